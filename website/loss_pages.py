@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from lookalike.losses import tuned
-from lookalike.published import literature
+from lookalike.published import read_table
 from lookalike.registry import LOSSES, Entry
 from lookalike.study.config import shipped_methods
 from lookalike.study.result_files import load_results
@@ -84,9 +84,9 @@ def _formula(entry: Entry) -> str:
 
 def _paper(entry: Entry) -> list[str]:
     lines = [f"**Paper:** {_cited(entry)}."]
-    for cited in literature():
-        if cited.method == entry.name and cited.url not in ("", entry.url):
-            lines.append(f"[{cited.title}]({cited.url}) ({cited.venue} {cited.year}).")
+    for cited in read_table("literature"):
+        if cited["method"] == entry.name and cited["url"] not in ("", entry.url):
+            lines.append(f"[{cited['title']}]({cited['url']}) ({cited['venue']} {cited['year']}).")
     return [*lines, ""]
 
 

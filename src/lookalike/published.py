@@ -1,18 +1,14 @@
 """Papers, their results and hyper-parameters as data: one CSV file per table, a row per number.
 
 ``load(paper="metrix", dataset="cub")`` returns results, ``hyperparameters()`` the tuned values that
-papers print, ``papers()`` the papers themselves, and ``literature()`` what a document tells about
-other papers. Losses show the hyper-parameters, recipes are built from them, and reports list them.
-The files are in ``lookalike/papers/data``; this module reads them for all rooms.
-
-The page of A Metric Learning Reality Check lists which optimizers papers use, which claim the
-simple crop, and where comparisons are unfair; every paper is a row of ``literature.csv``.
-:func:`claimed_gains` joins what papers report for their own method with what they report for the
-contrastive and triplet losses, as far as the documents print both.
+papers print, ``papers()`` the papers themselves, and ``read_table()`` any table as it is written,
+such as what a document tells about other papers. Losses show the hyper-parameters, recipes are
+built from them, and reports list them. The files are in ``lookalike/papers/data``; this module
+reads them for all rooms.
 """
 
 import csv
-from collections.abc import Iterator
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -24,18 +20,14 @@ from lookalike.errors import BadInput, did_you_mean
 
 __all__ = [
     "TABLES",
-    "CitedPaper",
-    "ClaimedGain",
     "Hyperparameter",
     "Paper",
     "Published",
-    "UnfairComparison",
-    "claimed_gains",
     "hyperparameters",
-    "literature",
     "load",
     "papers",
-    "unfair_comparisons",
+    "read_table",
+    "year_in",
 ]
 
 TABLES = ("thesis", "metrix", "dr", "reported")
@@ -128,6 +120,16 @@ class Hyperparameter:
         return "public reimplementation" in self.source
 
 
+def year_in(citation: str) -> int | None:
+    """The first year that a citation names.
+
+    >>> year_in("Hadsell et al., CVPR 2006")
+    2006
+    """
+    found = re.search(r"\b(?:19|20)\d\d\b", citation)
+    return int(found[0]) if found else None
+
+
 @cache
 def papers() -> dict[str, Paper]:
     """All papers by key.
@@ -196,176 +198,29 @@ def _results() -> tuple[Published, ...]:
     return tuple(row for table in TABLES for row in _read_rows(table, Published))
 
 
+def read_table(name: str) -> list[dict[str, str]]:
+    """The rows of a CSV file of ``lookalike/papers/data`` as they are written.
+
+    Args:
+        name: ``literature``, the papers that the page of A Metric Learning Reality Check cites;
+            ``unfair``, its examples of unfair comparisons; ``gains``, what papers claim to gain
+            over older methods, as far as the documents print both numbers; or another file.
+
+    Returns:
+        The cells of each row by column; empty is what a document does not say.
+
+    >>> read_table("unfair")[0]["category"]
+    'architecture'
+    """
+    text = files("lookalike").joinpath(f"papers/data/{name}.csv").read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
 def _read_rows(table: str, kind: type[Row]) -> tuple[Row, ...]:
-    """The rows of a CSV file of this package; an empty cell of a number is None."""
-    text = files("lookalike").joinpath(f"papers/data/{table}.csv").read_text(encoding="utf-8")
-    return TypeAdapter(tuple[kind, ...]).validate_python(  # type: ignore[valid-type]
-        tuple(csv.DictReader(text.splitlines()))
-    )
+    """The rows of a CSV file; an empty cell of a number is None."""
+    rows = tuple(read_table(table))
+    return TypeAdapter(tuple[kind, ...]).validate_python(rows)  # type: ignore[valid-type]
 
 
 OLD_LOSSES = ("contrastive", "triplet")
 """What every paper compares with."""
-
-YesOrEmpty = Annotated[bool, BeforeValidator(lambda text: text == "yes")]
-
-
-@dataclass(frozen=True)
-class CitedPaper:
-    """A paper that the page of Reality Check cites. What the page does not say is empty."""
-
-    title: str
-    venue: str
-    year: int
-    method: str
-    """The loss it proposes, as in ``create``; empty where there is none here."""
-    optimizer: str
-    """As the page categorizes it: SGD, RMSprop, Adam or AdamW."""
-    simple_crop: YesOrEmpty
-    """Whether it claims: resize to 256 x 256, random crop of 227 x 227, flip."""
-    url: str
-
-
-@dataclass(frozen=True)
-class UnfairComparison:
-    """One example of an unfair comparison on the page of Reality Check."""
-
-    category: str
-    """architecture, dimensionality, crop-method, crop-size or omitted-details."""
-    heading: str
-    """The page's own heading of the category."""
-    title: str
-    """The paper."""
-    detail: str
-    """What the page says about it; empty where it only links to a line of code."""
-    url: str
-    """The line of code or the discussion that shows it."""
-
-
-@dataclass(frozen=True)
-class ClaimedGain:
-    """What a paper reports for its own method and for an older one, Recall@1 in per cent.
-
-    Numbers that no document prints are None, and so is the gain then.
-    """
-
-    title: str
-    year: int
-    dataset: str
-    method: str
-    own: float | None
-    over: str
-    """The older method: contrastive, triplet, or the paper's own baseline."""
-    baseline: float | None
-    source: str
-    """The documents that print the numbers."""
-
-    @property
-    def gain(self) -> float | None:
-        """The claimed gain in points."""
-        if self.own is None or self.baseline is None:
-            return None
-        return round(self.own - self.baseline, 2)
-
-
-@cache
-def literature() -> tuple[CitedPaper, ...]:
-    """Every paper that the page of Reality Check cites, by year.
-
-    Returns:
-        The papers.
-
-    >>> sum(paper.simple_crop for paper in literature())
-    18
-    """
-    return _read_rows("literature", CitedPaper)
-
-
-@cache
-def unfair_comparisons() -> tuple[UnfairComparison, ...]:
-    """The examples of unfair comparisons, in the order of the page.
-
-    Returns:
-        The examples.
-
-    >>> len(unfair_comparisons())
-    19
-    """
-    return _read_rows("unfair", UnfairComparison)
-
-
-@cache
-def claimed_gains() -> tuple[ClaimedGain, ...]:
-    """Each paper's own claimed gain over an older method, as far as the documents print it.
-
-    Three sources: for papers cited by Reality Check, its tables of reported numbers and the numbers
-    that the thesis quotes; Metrix and DR print their own tables.
-
-    Returns:
-        One row per paper, data set and older method with at least one printed number.
-
-    >>> [one.gain for one in claimed_gains() if "Lifted" in one.title and one.dataset == "cub"]
-    [17.17, 7.47]
-    """
-    return (*_of_cited_papers(), *_of_own_tables())
-
-
-def _of_cited_papers() -> Iterator[ClaimedGain]:
-    printed = [row for row in load(metric="recall@1") if row.reported_by and row.part == "test"]
-    quoted = {(r.method, r.dataset): r for r in printed if r.paper == "thesis"}
-    reported = {(r.reported_by, r.dataset, r.method): r for r in printed if r.paper != "thesis"}
-    for paper in literature():
-        for dataset in ("cub", "cars", "sop"):
-            own = quoted.get((paper.method, dataset))
-            for over in OLD_LOSSES:
-                base = reported.get((paper.title, dataset, over))
-                if _value(own) is None and _value(base) is None:
-                    continue
-                yield ClaimedGain(
-                    paper.title,
-                    paper.year,
-                    dataset,
-                    paper.method,
-                    _value(own),
-                    over,
-                    _value(base),
-                    _sources(own, base),
-                )
-
-
-def _of_own_tables() -> Iterator[ClaimedGain]:
-    for key in ("metrix", "dr"):
-        rows = {(r.method, r.dataset): r for r in load(key, metric="recall@1")}
-        for (method, dataset), own in rows.items():
-            over = (
-                method.removeprefix("dr-")
-                if key == "dr"
-                else f"{method.rpartition('-')[0]}-baseline"
-            )
-            base = rows.get((over, dataset))
-            if base is None or base is own:
-                continue
-            paper = papers()[key]
-            yield ClaimedGain(
-                paper.title,
-                paper.year,
-                dataset,
-                method,
-                own.value,
-                over,
-                base.value,
-                _sources(own, base),
-            )
-
-
-def _value(row: Published | None) -> float | None:
-    return None if row is None else row.value
-
-
-def _sources(*rows: Published | None) -> str:
-    named = [
-        f"{papers()[row.paper].title}: {row.source}"
-        for row in rows
-        if row is not None and row.value is not None
-    ]
-    return "; ".join(dict.fromkeys(named))

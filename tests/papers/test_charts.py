@@ -6,7 +6,6 @@ from scipy import stats
 
 from lookalike import published
 from lookalike.papers import charts
-from lookalike.papers.charts import heat_maps
 from lookalike.papers.page import part_of
 from lookalike.papers.proxies import proxy_charts
 from lookalike.papers.selection import quoted
@@ -133,7 +132,7 @@ def test_a_correlation_is_that_of_scipy_over_rows(make_outcome):
 
 def test_losses_beside_their_plain_form(make_outcome):
     outcome = make_outcome("roth/rho-regularization-cub")
-    pairs = outcome.entry.claims[0].better
+    pairs = [(p.first, p.second) for p in outcome.entry.claims[0].pairs]
     (chart,) = charts.in_pairs(outcome.rows, pairs, "recall@1")
     by_method = {row.method: mean(row) for row in outcome.rows}
     plain, other = series(chart).values()
@@ -146,7 +145,7 @@ def test_losses_beside_their_plain_form(make_outcome):
 def test_pairs_name_no_plain_form_where_there_is_none(make_outcome):
     """Metrix pairs feature maps with images, too: neither is the plain form of the other."""
     outcome = make_outcome("metrix/cub")
-    pairs = [pair for claim in outcome.entry.claims for pair in claim.better]
+    pairs = [(p.first, p.second) for claim in outcome.entry.claims for p in claim.pairs]
     ours = charts.in_pairs(outcome.rows, pairs, "recall@1")[0]
     assert ("contrastive-feature", "contrastive-input") in pairs
     assert [style.name for style in ours.legend] == ["before the arrow", "after the arrow"]
@@ -190,23 +189,6 @@ def test_the_tournament_is_a_table_too(make_outcome):
         assert float(deviation) == pytest.approx(ranks[:, at].std(ddof=1), abs=0.006)
     assert shown["proxy-anchor"][3:] == ["12", "1.00", "0.00"]
     assert shown["soft-triple"][3:] == ["38", "3.16", "1.19"]
-
-
-def test_a_heat_map_has_the_best_of_each_pair_of_values(make_outcome):
-    outcome = make_outcome("thesis/grid-search", trials=40, repeats=1)
-    row = outcome.rows[0]
-    (chart,) = heat_maps(row)
-    axes = chart.figure.layout
-    assert (axes.xaxis.title.text, axes.yaxis.title.text) == ("loss.margin", "optim.lr")
-    (heat,) = chart.figure.data
-    assert list(heat.x) == ["0.1", "0.2", "0.3", "0.4", "0.5"]
-    assert list(heat.y) == ["1e-05", "0.0001", "0.001", "0.01"]
-    best = max(trial.value for trial in row.trials)
-    assert heat.z[1][2] == pytest.approx(100 * best)
-
-
-def test_a_search_without_a_grid_has_no_heat_map(make_outcome):
-    assert heat_maps(make_outcome("dr/search", trials=3).rows[0]) == []
 
 
 def test_what_papers_report_and_claim():

@@ -37,17 +37,20 @@ WORLDS = {
 }
 SIZES = [{"size": size} for size in ("64", "128", "512", "1024")]
 ONE = {"first": "a", "second": "b"}
+SATURATES = {"pairs": [{"first": "highest", "second": "others", "most": 1}], "of": "half"}
+LARGE = {"axis": "size", "pairs": [{"first": "any", "second": "any", "least": 2}], "of": "some"}
+NONE = {"least": -0.3, "most": 0.3}
 
 
 def gap(least=None, most=None):
-    return {"gaps": [ONE | {"least": least, "most": most}]}
+    return {"pairs": [ONE | {"least": least, "most": most}]}
 
 
 CLAIMS = {
     # name: the claim, the true gaps of its rows, their axes, and whether it is true of gaps
-    "better: equal": ({"better": [("a", "b")]}, [0, 0], None, lambda g: g[0] > g[1]),
+    "better: equal": ({"pairs": [("a", "b")]}, [0, 0], None, lambda g: g[0] > g[1]),
     "best of four: two are equal": (
-        {"best": ["a"]},
+        {"pairs": [("a", "others")]},
         [0, 0, -0.02, -0.02],
         None,
         lambda g: g[0] > max(g[1:]),
@@ -61,13 +64,13 @@ CLAIMS = {
     "gains little: 1 point": (gap(0, 1), [0.01, 0], None, lambda g: 0 < g[0] - g[1] < 0.01),
     "gains significantly: 1 point": (gap(1), [0.01, 0], None, lambda g: g[0] - g[1] > 0.01),
     "saturates: three of four 1 point below": (
-        {"saturates": True, "margin": 1},
+        SATURATES,
         [0.01, 0, 0, 0],
         None,
         lambda g: sum(max(g) - one < 0.01 for one in g) >= 3,
     ),
     "large deviations: 2 points": (
-        {"differs": "size", "margin": 2},
+        LARGE,
         [0.02, 0, 0.01, 0.01],
         SIZES,
         lambda g: max(g) - min(g) > 0.02,
@@ -101,7 +104,7 @@ def confirmed(claim, gaps, world, studies, axes=None, seed=1):
 def uncorrelated(r, rows, studies, seed=0):
     """The share of studies with a true correlation ``r`` that show none (below 0.3)."""
     rng = np.random.default_rng(seed)
-    claim = Claim(says="x", correlates={"year": "none"}, margin=0.3)
+    claim = Claim(says="x", correlates={"year": NONE})
     world = World(of_class=0.001, of_training=0.001, of_both=0.001, trainings=2, classes=5)
     count = 0
     for _ in range(studies):
@@ -122,11 +125,10 @@ def test_few_reproductions_confirm_what_is_not_true(name):
 
 def test_what_is_true_can_be_shown():
     quiet = World(of_class=0.004, of_training=0.001, trainings=5)
-    assert confirmed({"better": [("a", "b")]}, [0.01, 0], quiet, 20) >= 0.8
+    assert confirmed({"pairs": [("a", "b")]}, [0.01, 0], quiet, 20) >= 0.8
     assert confirmed(gap(-1, 1), [0.001, 0], quiet, 20) >= 0.8
-    assert confirmed({"saturates": True, "margin": 1}, [0.001, 0, 0, 0], quiet, 20) >= 0.8
-    large = {"differs": "size", "margin": 2}
-    assert confirmed(large, [0.04, 0, 0.01, 0.01], quiet, 20, SIZES) >= 0.8
+    assert confirmed(SATURATES, [0.001, 0, 0, 0], quiet, 20) >= 0.8
+    assert confirmed(LARGE, [0.04, 0, 0.01, 0.01], quiet, 20, SIZES) >= 0.8
 
 
 @pytest.mark.slow

@@ -1,12 +1,11 @@
 import pytest
 
 from lookalike.compare.contenders import gather
-from lookalike.report.charts import json_of, method_styles, points, styles
+from lookalike.report.charts import Point, chart, json_of, method_styles
 from lookalike.report.method_charts import (
     property_charts,
     recall_chart,
     training_charts,
-    validation_metric,
 )
 
 
@@ -15,12 +14,8 @@ def study(make_study, tmp_path_factory):
     return gather([make_study(tmp_path_factory.mktemp("s") / "s", trials=20)])
 
 
-def by_name(contenders):
-    return {style.name: style for style in method_styles(contenders)}
-
-
 def training(contenders):
-    return training_charts(contenders, by_name(contenders))
+    return training_charts(contenders, method_styles(contenders))
 
 
 def test_curves_of_trained_runs_only(three_runs, gathered):
@@ -37,7 +32,6 @@ def test_the_metric_is_the_one_that_chose_the_epoch(make_run, gathered):
     runs = gathered(
         [make_run("a", epochs=0), make_run("b", overrides=["train.metric=recall@1"])]
     ).contenders
-    assert validation_metric(runs) == "recall@1"
     validation, _ = training(runs)
     assert validation.title == "Recall@1 on validation classes"
     assert list(validation.figure.data[0].y) == pytest.approx([70, 80, 90])
@@ -56,7 +50,7 @@ def test_epochs_that_were_not_validated_leave_a_gap(make_run, gathered):
 
 def test_recall_has_all_k_above_the_median(study):
     rows = study.contenders
-    chart = recall_chart(rows, by_name(rows))
+    chart = recall_chart(rows, method_styles(rows))
     line = chart.figure.data[0]
     assert list(line.x) == [1, 2, 4, 8]
     assert chart.figure.layout.xaxis.type == "log"
@@ -73,7 +67,7 @@ def test_properties_only_where_something_varies(study):
     rows = study.contenders
 
     def titles(contenders):
-        found = property_charts(contenders, "map@r", {}, by_name(rows))
+        found = property_charts(contenders, "map@r", {}, method_styles(rows))
         return [chart.title for chart in found]
 
     names = [
@@ -85,25 +79,29 @@ def test_properties_only_where_something_varies(study):
 
 def test_structure_of_embeddings_fills_what_results_do_not_tell(three_runs, gathered):
     rows = gathered(three_runs).contenders
-    assert property_charts(rows, "map@r", {}, by_name(rows)) == []
+    assert property_charts(rows, "map@r", {}, method_styles(rows)) == []
     known = {one.name: {"rho": 0.1 * at} for at, one in enumerate(rows)}
-    (chart,) = property_charts(rows, "map@r", known, by_name(rows))
+    (chart,) = property_charts(rows, "map@r", known, method_styles(rows))
     assert sorted(trace.x[0] for trace in chart.figure.data) == pytest.approx([0, 0.1, 0.2])
 
 
 def test_intervals_end_where_scores_do():
-    (style,) = styles("a")
-    trace = points([1, 2], [99, 50], style, half=[3, 3])
+    trace = chart("dots", "", [Point("a", 1, 99, 3), Point("a", 2, 50, 3)]).figure.data[0]
     assert list(trace.error_y.array) == [1, 3]
     assert list(trace.error_y.arrayminus) == [3, 3]
-    assert points([1], [2], style, half=[None]).error_y.array is None
+    row = chart("rows", "", [Point("a", 99, "first", 3)]).figure.data[0]
+    assert (list(row.error_x.array), list(row.y)) == ([1], [0])
+    assert chart("dots", "", [Point("a", 1, 2)]).figure.data[0].error_y.array is None
 
 
 def test_names_are_no_markup():
-    (style,) = styles(["<b>a</b> & b"])
-    assert points([1], [2], style).name == "&lt;b&gt;a&lt;/b&gt; &amp; b"
+    bad, shown = "<b>a</b> & b", "&lt;b&gt;a&lt;/b&gt; &amp; b"
+    made = chart("rows", bad, [Point(bad, 1, bad, text=bad)], x=bad).figure
+    assert (made.data[0].name, made.data[0].text[0]) == (shown, f"<br>{shown}")
+    assert (made.layout.annotations[0].text, made.layout.xaxis.title.text) == (shown, shown)
+    assert chart("lines", "", [Point("a", bad, 1)]).figure.data[0].x[0] == shown
 
 
 def test_a_figure_does_not_bring_the_theme(study):
     rows = study.contenders
-    assert "template" not in json_of(recall_chart(rows, by_name(rows)).figure)["layout"]
+    assert "template" not in json_of(recall_chart(rows, method_styles(rows)).figure)["layout"]

@@ -6,8 +6,8 @@ import pytest
 
 from lookalike.compare.comparison import compare
 from lookalike.compare.contenders import gather
+from lookalike.report.charts import as_svg
 from lookalike.report.method_charts import ranks_chart
-from lookalike.report.static import as_svg
 
 
 @pytest.fixture(scope="module")

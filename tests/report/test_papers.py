@@ -71,7 +71,7 @@ def test_every_table_can_take_our_rows(contenders):
 
 
 def test_reality_has_the_years_of_papers_and_of_methods(contenders):
-    styles = {style.name: style for style in method_styles(contenders)}
+    styles = method_styles(contenders)
     reported, tested = reality_charts("cub", contenders, styles)
     lifted = {
         (trace.name, x, y)

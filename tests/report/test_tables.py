@@ -217,7 +217,7 @@ def test_unfair_rows_are_marked_and_nothing_is_best(study_table):
 def test_twenty_methods_have_twenty_marks():
     from lookalike.report.charts import styles
 
-    found = {(one.ink, one.symbol) for one in styles(map(str, range(36)))}
+    found = {(one.ink, one.symbol) for one in styles(map(str, range(36))).values()}
     assert len(found) == 36  # the shape, in the legend and in the charts, beside the colour
 
 

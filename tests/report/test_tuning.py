@@ -16,8 +16,11 @@ def gathered(make_study, tmp_path_factory):
 
 def test_the_parameter_that_decides_is_the_most_important(gathered):
     for one in tunings(gathered.contenders):
-        assert max(one.importances, key=one.importances.get) == "optim.lr"  # scores follow it
-        assert sum(one.importances.values()) == pytest.approx(1)
+        _, importance = one.overview
+        (bars,) = importance.figure.data
+        shares = dict(zip(bars.y, bars.x, strict=True))
+        assert max(shares, key=shares.get) == "optim.lr"  # scores follow it
+        assert sum(shares.values()) == pytest.approx(1)
         first, *others = one.slices
         assert (first.title, first.figure.layout.xaxis.type) == ("optim.lr", "log")
         margin = next(chart for chart in others if chart.title == "loss.margin")
@@ -25,21 +28,6 @@ def test_the_parameter_that_decides_is_the_most_important(gathered):
         assert (
             one.note == "18 trials complete, 1 given up early, 1 failed. Failures: the loss is nan."
         )
-
-
-def test_the_ring_is_round_the_best_trial(gathered):
-    row = gathered.contenders[0].row
-    best = max((t for t in row.trials if t.value is not None), key=lambda t: t.value)
-    one = tunings(gathered.contenders)[0]
-    assert one.history.figure.data[-1].y[0] == pytest.approx(100 * best.value)
-    for chart in one.slices:
-        ring = chart.figure.data[-1]
-        assert ring.x[0] == pytest.approx(best.parameters[chart.title])
-        assert ring.y[0] == pytest.approx(100 * best.value)
-    for chart in one.contours:
-        axes, ring = chart.figure.layout, chart.figure.data[-1]
-        assert ring.x[0] == pytest.approx(best.parameters[axes.xaxis.title.text])
-        assert ring.y[0] == pytest.approx(best.parameters[axes.yaxis.title.text])
 
 
 def test_exact_ties_are_not_one_winner(gathered):
@@ -84,9 +72,7 @@ def with_trials(contender, change):
 )
 def test_odd_search_spaces(gathered, change):
     for one in tunings([with_trials(gathered.contenders[0], change)]):
-        charts = [one.history, *one.slices, *one.contours]
-        charts += [one.importance] if one.importance else []
-        for chart in charts:
+        for chart in (*one.overview, *one.slices, *one.contours):
             text = str(json_of(chart.figure))
             assert "<b>" not in text
             assert "<i>" not in text

@@ -15,19 +15,27 @@ A file has one paper's entries::
             only: {dataset: <dataset>}
             method: "{method}-{mode}"                     # what rows are called
         claims:
-          - {says: "Mixing helps.", better: [[contrastive-feature, contrastive-baseline]]}
+          - {says: "Mixing helps.", pairs: [[contrastive-feature, contrastive-baseline]]}
 
 An entry trains nothing that is not a recipe: it selects cells of grids, and the published numbers
 are found by the names of the recipes.
 """
 
 import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from lookalike import published
 from lookalike.config import recipes
@@ -38,8 +46,10 @@ __all__ = [
     "Claim",
     "Entry",
     "Figure",
-    "Gap",
     "Kind",
+    "Limits",
+    "Listing",
+    "Pair",
     "Selection",
     "entries",
     "entry",
@@ -90,79 +100,110 @@ class Figure(Strict):
     """The axis of which each value has a line."""
 
 
-class Gap(Strict):
-    """A difference between two values of an axis, and the limits between which it is said to lie.
+class Limits(Strict):
+    """The limits between which a difference (in points) or a correlation is said to lie."""
 
-    Limits are in points: ``least: 0`` says that the first is higher, ``least: -1, most: 1`` that
-    the two are the same but for one point.
+    least: float | None = None
+    most: float | None = None
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Both limits; infinite where there is none."""
+        return (
+            -math.inf if self.least is None else self.least,
+            math.inf if self.most is None else self.most,
+        )
+
+    @property
+    def wanted(self) -> list[str]:
+        """The limits in words; none for "above zero" and "below zero"."""
+        least, most = (None if end is None else f"{end:+.2f}" for end in (self.least, self.most))
+        if least and most:
+            return [f"to be between {least} and {most}"]
+        if not (self.least or self.most):
+            return []
+        return [f"to be above {least}" if least else f"to be below {most}"]
+
+
+class Pair(Limits):
+    """Two scores, and what the document says of the first minus the second.
+
+    Both are values of the claim's axis, or ``others``: each value that the claim does not name.
+    ``any`` beside ``any`` are all two values, everything else alike, the higher minus the lower;
+    ``highest`` is the method with the highest score; ``reported`` the median of what other papers
+    report for the method on the same images.
     """
 
     first: str
     second: str
-    least: float | None = None
-    most: float | None = None
 
-    @model_validator(mode="after")
-    def says_something(self) -> "Gap":
-        """Refuse a difference without limits."""
-        if self.least is None and self.most is None:
-            raise ValueError("a gap has a least or a most, in points")
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def higher_unless_said_otherwise(cls, given: Any) -> Any:
+        """``[first, second]`` says that the first is higher."""
+        values = (
+            dict(zip(("first", "second"), given, strict=True)) if isinstance(given, list) else given
+        )
+        return values if {"least", "most"} & values.keys() else values | {"least": 0}
+
+
+OTHERS, ANY, HIGHEST, REPORTED = "others", "any", "highest", "reported"
 
 
 class Claim(Strict):
     """What a document claims of Recall@1, in its words and as something that scores can decide.
 
-    Exactly one of the kinds is given. Words of size and of sameness need a number, which documents
-    do not print: ``margin`` is ours, and stands beside every verdict.
+    Words of size and of sameness need a number, which documents do not print: the limits of pairs
+    and correlations are ours, and stand beside every verdict.
     """
 
     says: str
     axis: str = "method"
-    """What the names in ``order``, ``better``, ``best``, ``worst`` and ``gaps`` are values of."""
-    margin: float | None = Field(None, gt=0)
-    """In points (of ``correlates``, in units of r): what is less counts as the same."""
-    order: tuple[str, ...] = ()
-    """From the best on; neighbours are compared."""
-    better: tuple[tuple[str, str], ...] = ()
-    """In each pair, the first scores higher than the second."""
-    best: tuple[str, ...] = ()
-    """They score higher than all others."""
-    worst: tuple[str, ...] = ()
-    """They score lower than all others."""
-    gaps: tuple[Gap, ...] = ()
-    """Each difference lies between its limits."""
-    differs: str = ""
-    """An axis whose choice changes the score: two of its values differ by more than ``margin``."""
-    saturates: bool = False
-    """Half of the other methods or more lie less than ``margin`` below the best."""
-    correlates: dict[str, Literal["positive", "negative", "none"]] = {}
-    """Metrics, or ``year``, and the sign of their correlation with the score; none: ``|r|`` is
-    below ``margin``."""
-    above_reported: tuple[str, ...] = ()
-    """Methods that score higher than what other papers report for them."""
+    """What ``pairs`` has values of."""
+    pairs: tuple[Pair, ...] = ()
+    """Each difference lies between its limits; a list of names in a pair stands for each one."""
+    of: Literal["all", "some", "half"] = "all"
+    """How many of the differences must lie there: all, one, or half of them or more."""
+    correlates: dict[str, Limits] = {}
+    """Metrics, or ``year``, and the limits of their correlation with the score."""
 
-    @property
-    def kind(self) -> str:
-        """Which of the kinds is given."""
-        return next(name for name in CLAIM_KINDS if getattr(self, name))
+    @field_validator("pairs", mode="before")
+    @classmethod
+    def one_pair_for_each_name(cls, given: Any) -> Any:
+        """A list of names in a pair as so many pairs."""
+        found: list[Any] = []
+        for pair in given:
+            lists = isinstance(pair, list | tuple)
+            sides = pair if lists else (pair["first"], pair["second"])
+            names = [side if isinstance(side, list) else [side] for side in sides]
+            for first, second in itertools.product(*names):
+                ends = {"first": first, "second": second}
+                found.append([first, second] if lists else pair | ends)
+        return found
 
     @model_validator(mode="after")
-    def exactly_one(self) -> "Claim":
-        """Refuse a claim that says nothing, or two things, or not how much."""
-        given = [name for name in CLAIM_KINDS if getattr(self, name)]
-        if len(given) != 1:
-            raise ValueError(f"a claim is one of {', '.join(CLAIM_KINDS)}, and {given} are given")
-        needed = self.differs or self.saturates or "none" in self.correlates.values()
-        if bool(needed) != (self.margin is not None):
-            raise ValueError("a margin belongs to differs, saturates and correlates: none")
+    def says_one_thing(self) -> "Claim":
+        """Refuse a claim that says nothing, or two things."""
+        if bool(self.pairs) == bool(self.correlates):
+            raise ValueError("a claim has either pairs or correlates")
         return self
 
 
-CLAIM_KINDS = (
-    *("order", "better", "best", "worst", "gaps"),
-    *("differs", "saturates", "correlates", "above_reported"),
-)
+class Listing(Strict):
+    """Rows and columns of a CSV file of ``papers/data``, as a document lists them."""
+
+    table: str
+    """The name of the file."""
+    columns: dict[str, str]
+    """The file's columns, by the titles that are shown."""
+    where: dict[str, tuple[str, ...]] = {}
+    """Only rows with one of these values in a column."""
+    without: dict[str, tuple[str, ...]] = {}
+    """No rows with one of these values in a column."""
+    across: tuple[str, ...] = ()
+    """Columns whose values become columns of the table, which show ``value``."""
+    sort: bool = False
+    """Whether rows are in alphabetical order, instead of the file's."""
 
 
 class Tuner(Strict):
@@ -212,8 +253,8 @@ class Entry(Strict):
     claims: tuple[Claim, ...] = ()
     quotes: tuple[str, ...] = ()
     """Sources of published numbers that belong to no recipe."""
-    lists: str = ""
-    """The list of :mod:`lookalike.papers.tables` that it shows."""
+    lists: Listing | None = None
+    """What it lists, without any training."""
     notes: str = ""
     """What the document leaves open."""
 

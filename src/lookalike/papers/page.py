@@ -202,11 +202,6 @@ def _tournament(figure: Figure, outcome: Outcome, _: int) -> Part:
     return Part("Tournament", intro, [one for one in found if one], table)
 
 
-def _search(_: Figure, outcome: Outcome, __: int) -> Part:
-    intro = "The best validation score of each pair of values, per cent; empty: not tried."
-    return Part("Search", intro, [one for row in outcome.rows for one in charts.heat_maps(row)])
-
-
 def _reality(figure: Figure, outcome: Outcome, _: int) -> Part:
     intro = (
         "What papers report for two old losses; what this test finds for each method, at the year "
@@ -229,7 +224,7 @@ def _correlation(figure: Figure, outcome: Outcome, _: int) -> Part:
 
 
 def _pairs(figure: Figure, outcome: Outcome, _: int) -> Part:
-    pairs = [pair for claim in outcome.entry.claims for pair in claim.better]
+    pairs = [(p.first, p.second) for claim in outcome.entry.claims for p in claim.pairs]
     found = (charts.in_pairs(outcome.rows, pairs, metric) for metric in figure.metrics)
     return Part("With and without", charts=[one for several in found for one in several])
 
@@ -286,7 +281,7 @@ PARTS: Mapping[str, Callable[[Figure, Outcome, int], Part]] = {
     "lines": _lines,
     "years": _years,
     "tournament": _tournament,
-    "tuning": _search,
+    "tuning": lambda *_: Part("Search"),  # the report itself shows the trials of every search
     "reality": _reality,
     "correlation": _correlation,
     "pairs": _pairs,

@@ -15,7 +15,7 @@ from torch import Tensor
 from lookalike import losses
 from lookalike.losses.proxy_anchor import pull_to_proxies, push_apart
 from lookalike.papers.selection import Row
-from lookalike.report.charts import Chart, chart, colour
+from lookalike.report.charts import Chart, colour, draw
 
 PROXIES = (90, 205, 325)
 """Angles of the proxies on the unit circle, in degrees."""
@@ -92,7 +92,7 @@ def proxy_charts(rows: Sequence[Row]) -> list[Chart]:
         traces.append(go.Scatter(x=x, y=y, mode="markers", marker=marker, hoverinfo="skip"))
         bare = {"visible": False, "range": [-1.2, 1.2]}
         square = bare | {"scaleanchor": "x"}
-        found.append(chart(row.label, traces, xaxis=bare, yaxis=square, height=360))
+        found.append(draw(row.label, traces, xaxis=bare, yaxis=square, height=360))
     return found
 
 

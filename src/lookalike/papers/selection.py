@@ -4,7 +4,6 @@ A row of a reproduction is a row of a study that carries what its document print
 the study found. Nothing here imports torch before it must, so that the catalogue is listed at once.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -77,8 +76,7 @@ class Row:
     @property
     def year(self) -> int | None:
         """The year of the paper of its loss, where the loss's page says so."""
-        years = re.findall(r"\b(?:19|20)\d\d\b", LOSSES.find(self.config.loss.name).paper)
-        return int(years[0]) if years else None
+        return published.year_in(LOSSES.find(self.config.loss.name).paper)
 
     @property
     def dataset(self) -> str:

@@ -1,27 +1,20 @@
 """The tables of a reproduction: published numbers beside ours, and the lists of the documents."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from lookalike import published
-from lookalike.errors import BadInput, did_you_mean
 from lookalike.evaluation.metrics import more_is_better
+from lookalike.papers.catalogue import Listing
 from lookalike.papers.outcome import Outcome
 from lookalike.papers.selection import Row, joined_scores_of, quoted, scores_of
-from lookalike.published import (
-    Published,
-    claimed_gains,
-    hyperparameters,
-    literature,
-    unfair_comparisons,
-)
+from lookalike.published import Published, read_table
 from lookalike.report.formatting import NOTHING, metric_label, percent, signed
 from lookalike.report.scores import BASELINE
 from lookalike.report.tables import Cell, Column, Table
 from lookalike.report.tables import Row as TableRow
 from lookalike.study.intervals import Interval
 
-__all__ = ["LISTS", "list_table", "result_table"]
+__all__ = ["list_table", "result_table"]
 
 SMALL_MARK = "SMALL SCALE"
 NEGLIGIBLE = 1e-9
@@ -228,108 +221,32 @@ def _notes(outcome: Outcome, quotes: Quotes) -> Iterator[str]:
         )
 
 
-# Lists of the documents, which need no training.
-
-DATASETS = ("cub", "cars", "sop")
-OF_PAPERS = ("network", "embedding size")
-Texts = Iterator[Sequence[object]]
-
-
-def list_table(name: str) -> Table:
-    """A list of a document.
+def list_table(listing: Listing) -> Table:
+    """A list of a document, which needs no training: rows and columns of a CSV file.
 
     Args:
-        name: One of ``LISTS``.
+        listing: Which rows and columns.
 
     Returns:
         The table; an empty cell is something that the document does not say.
 
-    Raises:
-        BadInput: There is no such list.
-
-    >>> len(list_table("transforms").rows)
-    18
+    >>> len(list_table(Listing(table="unfair", columns={"paper": "title"})).rows)
+    19
     """
-    if name not in LISTS:
-        raise BadInput(f"there is no list '{name}'; {did_you_mean(name, LISTS)}")
-    columns, rows = LISTS[name]
-    texts = [["" if value is None else _text(value) for value in row] for row in rows()]
-    return Table.of_texts("", columns, texts, kind="list")
-
-
-def _text(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _transforms() -> Texts:
-    yield from ((p.title, p.venue, p.year) for p in literature() if p.simple_crop)
-
-
-def _optimizers() -> Texts:
-    for name in ("SGD", "RMSprop", "Adam", "AdamW"):
-        yield from ((name, p.title, p.venue, p.year) for p in literature() if p.optimizer == name)
-
-
-def _unfair(category: str) -> Callable[[], Texts]:
-    return lambda: (
-        (o.title, o.detail, o.url) for o in unfair_comparisons() if o.category == category
-    )
-
-
-def _reported(method: str) -> Callable[[], Texts]:
-    def rows() -> Texts:
-        printed = [row for row in published.load("reality-check") if row.method == method]
-        values = {(row.reported_by, row.dataset): row.value for row in printed}
-        for title, year in {row.reported_by: row.year for row in printed}.items():
-            yield (title, year, *(values.get((title, dataset)) for dataset in DATASETS))
-
-    return rows
-
-
-def _gains() -> Texts:
-    for g in claimed_gains():
-        yield (g.title, g.year, g.dataset, g.method, g.own, g.over, g.baseline, g.gain)
-
-
-SETTINGS = ("cub", "cars", "sop", "cub-256")
-
-
-def _reality_check() -> Texts:
-    found: dict[tuple[str, str], dict[str, str]] = {}
-    for row in hyperparameters():
-        if row.paper == "reality-check":
-            place = "cub-256" if row.batch == 256 else row.dataset
-            found.setdefault((row.label, row.parameter), {})[place] = row.value
-    yield from ((*key, *(values.get(s, "") for s in SETTINGS)) for key, values in found.items())
-
-
-def _thesis(wanted: bool) -> Callable[[], Texts]:
-    return lambda: (
-        (r.label, r.dataset, r.parameter, r.value)
-        for r in hyperparameters()
-        if r.paper == "thesis" and (r.parameter in OF_PAPERS) == wanted and r.low is None
-    )
-
-
-_UNFAIR = ("paper", "what the page says", "code")
-_REPORTED = ("paper", "year", *DATASETS)
-_THESIS = ("loss or network", "data", "parameter", "value")
-LISTS: dict[str, tuple[tuple[str, ...], Callable[[], Texts]]] = {
-    "transforms": (("paper", "venue", "year"), _transforms),
-    "optimizers": (("optimizer", "paper", "venue", "year"), _optimizers),
-    "claimed-gains": (
-        ("paper", "year", "data", "method", "own", "over", "reported for it", "gain"),
-        _gains,
-    ),
-    "reported-contrastive": (_REPORTED, _reported("contrastive")),
-    "reported-triplet": (_REPORTED, _reported("triplet")),
-    "unfair-architecture": (_UNFAIR, _unfair("architecture")),
-    "unfair-dimensionality": (_UNFAIR, _unfair("dimensionality")),
-    "unfair-crop-method": (_UNFAIR, _unfair("crop-method")),
-    "unfair-crop-size": (_UNFAIR, _unfair("crop-size")),
-    "unfair-omitted-details": (_UNFAIR, _unfair("omitted-details")),
-    "reality-check-hyperparameters": (("method", "parameter", *SETTINGS), _reality_check),
-    "thesis-networks": (_THESIS, _thesis(True)),
-    "thesis-hyperparameters": (_THESIS, _thesis(False)),
-}
-"""Each list by name: its columns, and its rows."""
+    cells: dict[tuple[str, ...], dict[str, str]] = {}
+    columns: dict[str, None] = {}
+    for number, row in enumerate(read_table(listing.table)):
+        if all(row[key] in values for key, values in listing.where.items()) and not any(
+            row[key] in values for key, values in listing.without.items()
+        ):
+            place = " ".join(filter(None, (row[key] for key in listing.across)))
+            own = tuple(row[key] for key in listing.columns.values())
+            key = own if listing.across else (*own, str(number))
+            cells.setdefault(key, {})[place] = row["value"] if listing.across else ""
+            columns |= {place: None} if listing.across else {}
+    names = [*listing.columns, *columns]
+    rows = [
+        [*key[: len(listing.columns)], *(found.get(place, "") for place in columns)]
+        for key, found in cells.items()
+    ]
+    return Table.of_texts("", names, sorted(rows) if listing.sort else rows, kind="list")

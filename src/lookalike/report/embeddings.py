@@ -15,7 +15,7 @@ from lookalike.errors import LookalikeError
 from lookalike.evaluation import evaluate, nearest, score
 from lookalike.evaluation.projection import project_tsne
 from lookalike.evaluation.scoring import ScoreOptions
-from lookalike.report.charts import Chart, chart, colour, json_of
+from lookalike.report.charts import Chart, colour, draw, json_of
 from lookalike.report.pictures import Pictures, class_label, class_title
 from lookalike.runs.run import TestEmbeddings, test_embeddings
 
@@ -139,7 +139,7 @@ def _map_chart(flat: NDArray[np.floating[Any]], numbers: Ints) -> Chart:
     bare = {"showgrid": False, "showticklabels": False, "range": [-1.06, 1.06]}
     bare |= {"automargin": False}
     margin = dict.fromkeys("lrtb", 0)
-    return chart("Map", [dots], xaxis=bare, yaxis=bare, margin=margin, height=None)
+    return draw("Map", [dots], xaxis=bare, yaxis=bare, margin=margin, height=None)
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,13 @@ from lookalike.compare.uncertainty import Bounds, Difference, Scope
 from lookalike.errors import BadInput
 from lookalike.files import write_texts
 from lookalike.report import method_charts, papers
-from lookalike.report.charts import Chart, Style, method_styles
+from lookalike.report.charts import Chart, Style, as_svg, method_styles
 from lookalike.report.descriptions import protocols
 from lookalike.report.embeddings import EmbeddingViews, embedding_views
 from lookalike.report.formatting import data_link, p_value, signed
 from lookalike.report.reproduction_steps import again
 from lookalike.report.scores import reference, score_table, settings_tables, shown_best, unbeaten
 from lookalike.report.shell import Shell
-from lookalike.report.static import as_svg
 from lookalike.report.tables import (
     Cell,
     Column,
@@ -129,7 +128,7 @@ def write_page(
     joined = None
     if any(one.concatenated for one in gathered.contenders):
         joined = compare(gathered, metric, "concatenated", allow_unfair=anyway)
-    styles = {style.name: style for style in method_styles(gathered.contenders)}
+    styles = method_styles(gathered.contenders)
     shell = Shell(list(styles.values()), css)
     blocks = [_block(part, found, joined, gathered, styles, paper, seed) for part in found.datasets]
     written = list(tables) or [

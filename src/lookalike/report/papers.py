@@ -4,29 +4,25 @@ The chart by year follows figure 2 of A Metric Learning Reality Check (Musgrave,
 ECCV 2020): what papers report over the years, and what a fair test finds.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lookalike import published
-from lookalike.compare.audit import CONDITIONS, Audit, Experiment, audit, listed
+from lookalike.compare.audit import CONDITIONS, Audit, Experiment, audit
 from lookalike.compare.conditions import conditions_of
 from lookalike.compare.contenders import MethodResult
-from lookalike.config import ModelConfig, RunConfig, parse, recipes
+from lookalike.config import RunConfig, parse, recipes
 from lookalike.errors import BadInput
-from lookalike.published import OLD_LOSSES, Published
+from lookalike.published import OLD_LOSSES, Published, year_in
 from lookalike.report.catalogue import catalogue
-from lookalike.report.charts import Chart, Style, chart, points, year_axis
+from lookalike.report.charts import Chart, Point, Style, chart, year_axis
 from lookalike.report.formatting import NOTHING, metric_label, percent, plus_minus
+from lookalike.report.method_charts import percents
 from lookalike.report.scores import telling_marks
 from lookalike.report.tables import Cell, Column, Row, Table
-from lookalike.study.intervals import Interval
 
 METRIC = "recall@1"
 THEIRS, OURS = "the paper's rows", "our rows"
-
-Identity = tuple[str, str, int | None, str, str]
-"""Method, network, size, protocol and source: what distinguishes two printed rows."""
 
 
 @dataclass(frozen=True)
@@ -103,94 +99,76 @@ def paper_table(paper: str, dataset: str, contenders: Sequence[MethodResult]) ->
     printed = [row for row in published.load(paper, dataset) if "@" in row.metric]
     printed = [row for row in printed if row.part == "test" and row.value is not None]
     metrics = tuple(dict.fromkeys(row.metric for row in printed))
-    theirs = [_their_row(key, printed, metrics) for key in dict.fromkeys(map(_identity, printed))]
-    ours = [
-        _our_row(one, one.config.model, metrics, dataset)
-        for one in contenders
-        if not one.baseline and one.config is not None
-    ]
-    groups = [*_grouped(theirs, THEIRS), *(mine := _grouped(ours, OURS))]
-    found = audit([experiment for experiment, _ in groups])
-    for everyone, side in ((THEIRS, groups[: len(groups) - len(mine)]), (OURS, mine)):
-        found = _shortened(found, [experiment.name for experiment, _ in side], everyone)
-    group_of = {label: experiment.name for experiment, labels in groups for label in labels}
-    rows = tuple(
-        replace(row, marks=telling_marks(group_of[row.name], found, found.rows))
-        for row, _ in (*theirs, *ours)
+    rows: list[Row] = []
+    sides: dict[str, list[Experiment]] = {THEIRS: [], OURS: []}
+    for of_row in _by_method(printed).values():
+        first, values = of_row[0], {row.metric: row.value for row in of_row}
+        experiment = Experiment(_label(first, printed), _conditions(first))
+        scores = [Cell(NOTHING if m not in values else f"{values[m]:.1f}") for m in metrics]
+        rows.append(_row(experiment.name, first.network, first.size, scores))
+        sides[THEIRS].append(experiment)
+    for one in contenders:
+        if one.baseline or one.config is None:
+            continue
+        # our conditions as far as a paper can state them too
+        known = {k: v for k, v in one.experiment.conditions.items() if k in CONDITIONS}
+        known |= {"data": dataset}
+        experiment = replace(one.experiment, name=f"{one.name} (ours)", conditions=known)
+        found = [one.interval(metric) for metric in metrics]
+        scores = [Cell(percent(s.mean if s else None), plus_minus(s)) for s in found]
+        model = one.config.model
+        row = _row(experiment.name, model.network, model.dim, scores)
+        rows.append(replace(row, kind="ours"))
+        sides[OURS].append(experiment)
+    groups = [group for side, own in sides.items() for group in _grouped(own, side)]
+    audited = audit([experiment for experiment, _ in groups])
+    group_of = {name: experiment.name for experiment, names in groups for name in names}
+    marked = tuple(
+        replace(row, marks=telling_marks(group_of[row.name], audited, audited.rows)) for row in rows
     )
     columns = [Column("method"), Column("network", words=True), Column("size")]
     columns += [Column("", metric_label(metric), metric) for metric in metrics]
     title = f"{published.papers()[paper].title}: {dataset}"
-    return PaperTable(Table(title, tuple(columns), rows, kind="papers"), found)
+    return PaperTable(Table(title, tuple(columns), marked, kind="papers"), audited)
 
 
-def _their_row(
-    key: Identity, printed: Sequence[Published], metrics: Sequence[str]
-) -> tuple[Row, Experiment]:
-    of_row = [row for row in printed if _identity(row) == key]
-    scores = {row.metric: row.value for row in of_row if row.value is not None}
-    first = of_row[0]
-    label = _label(first, printed)
-    cells = [Cell(f"{scores[m]:.1f}") if m in scores else Cell() for m in metrics]
-    row = _table_row(label, first.network, first.size, cells)
-    return row, Experiment(label, _conditions(first))
-
-
-def _our_row(
-    one: MethodResult, model: ModelConfig, metrics: Sequence[str], dataset: str
-) -> tuple[Row, Experiment]:
-    """Our scores, and our conditions as far as a paper can state them too."""
-    found = [one.interval(metric) for metric in metrics]
-    cells = [Cell(percent(s.mean if s else None), plus_minus(s)) for s in found]
-    known = {k: v for k, v in one.experiment.conditions.items() if k in CONDITIONS}
-    experiment = replace(one.experiment, conditions=known | {"data": dataset})
-    row = _table_row(f"{one.name} (ours)", model.network, model.dim or None, cells)
-    return replace(row, kind="ours"), experiment
-
-
-def _table_row(label: str, network: str, size: int | None, scores: Sequence[Cell]) -> Row:
-    return Row((Cell(label), Cell(network or NOTHING), Cell(str(size or NOTHING)), *scores))
+def _row(name: str, network: str, size: int | None, scores: Sequence[Cell]) -> Row:
+    return Row((Cell(name), Cell(network or NOTHING), Cell(str(size or NOTHING)), *scores))
 
 
 def _grouped(
-    rows: Sequence[tuple[Row, Experiment]], everyone: str
+    experiments: Sequence[Experiment], everyone: str
 ) -> list[tuple[Experiment, list[str]]]:
-    """Rows of equal conditions as one, so that differences can be read."""
-    groups: dict[str, tuple[Experiment, list[str]]] = {}
-    for row, experiment in rows:
-        told = {k: v for k, v in experiment.conditions.items() if k not in experiment.tuned}
-        own = (sorted(experiment.tuned), experiment.folds, experiment.outdated)
-        key = repr((sorted(told.items(), key=str), own))
-        groups.setdefault(key, (experiment, []))[1].append(row.name)
+    """Experiments of equal conditions as one, so that differences can be read."""
+    groups: dict[str, list[Experiment]] = {}
+    for one in experiments:
+        fixed = {key: value for key, value in one.conditions.items() if key not in one.tuned}
+        key = (sorted(fixed.items(), key=str), sorted(one.tuned), one.folds, one.outdated)
+        groups.setdefault(repr(key), []).append(one)
     found = []
-    for experiment, labels in groups.values():
-        more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
-        name = everyone if len(groups) == 1 else labels[0] + more
-        found.append((replace(experiment, name=name), labels))
+    for same in groups.values():
+        names = [one.name for one in same]
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        name = everyone if len(groups) == 1 else names[0] + more
+        found.append((replace(same[0], name=name), names))
     return found
 
 
-def _shortened(found: Audit, names: Sequence[str], everyone: str) -> Audit:
-    """Sentences that list one whole side name it instead."""
-    if len(names) < 2:
-        return found
-    texts = [flaw.sentence.replace(listed(names), everyone) for flaw in found.flaws]
-    pairs = zip(found.flaws, texts, strict=True)
-    return replace(found, flaws=tuple(replace(flaw, sentence=text) for flaw, text in pairs))
-
-
-def _identity(row: Published) -> Identity:
-    return (row.method, row.network, row.size, row.protocol, row.reported_by)
+def _by_method(printed: Sequence[Published]) -> dict[tuple[str, ...], list[Published]]:
+    """The numbers of each row that a paper prints: of a method, in one of several settings."""
+    found: dict[tuple[str, ...], list[Published]] = {}
+    for row in printed:
+        found.setdefault((row.method, *_details(row)), []).append(row)
+    return found
 
 
 def _label(row: Published, printed: Sequence[Published]) -> str:
-    """The paper's own name; with network, size or source where that is not unique."""
-    alike = [other for other in printed if other.label == row.label]
-    if len(set(map(_identity, alike))) == 1:
+    """The paper's own name; with network, size, source and protocol where that is not unique."""
+    details = {_details(other) for other in printed if other.label == row.label}
+    if len(details) == 1:
         return row.label
-    columns = zip(_details(row), *map(_details, alike), strict=True)
-    differing = [own for own, *others in columns if own and len(set(others)) > 1]
-    return f"{row.label} ({', '.join(differing)})"
+    own = [mine for mine, *all_ in zip(_details(row), *details, strict=True) if len(set(all_)) > 1]
+    return f"{row.label} ({', '.join(filter(None, own))})"
 
 
 def _details(row: Published) -> tuple[str, ...]:
@@ -214,29 +192,29 @@ def _conditions(row: Published) -> dict[str, object]:
 
 
 def reality_charts(
-    dataset: str, contenders: Sequence[MethodResult], by_name: Mapping[str, Style]
+    dataset: str, contenders: Sequence[MethodResult], styles_of: Mapping[str, Style]
 ) -> list[Chart]:
     """What papers report for two old losses over the years, and what a fair test finds."""
-    tested: list[tuple[Style, int, Interval]] = []
-    years = loss_years()
+    tested = []
+    years = {row.name: year_in(row.paper) for row in catalogue("losses")}
     for one in contenders:
         score = one.interval(METRIC)
         year = years.get(one.config.loss.name) if one.config else None
         if score is not None and year is not None and not one.baseline:
-            tested.append((by_name[one.name], year, score))
+            tested.append(Point(one.name, year, *percents(score)))
     reported = reported_chart(dataset, quoted_only=False)
     if not reported or not tested:
         return []
-    told = "%{x}: %{y:.1f}"
-    traces = [
-        points([year], [100 * s.mean], style, half=[s.half and 100 * s.half], hover=told)
-        for style, year, s in tested
-    ]
-    title = "What a fair test finds"
-    legend = [style for style, _, _ in tested]
-    across = year_axis(year for _, year, _ in tested)
-    x = "year of the paper"
-    return side_by_side([reported, chart(title, traces, x=x, xaxis=across, legend=legend)])
+    found = chart(
+        "dots",
+        "What a fair test finds",
+        tested,
+        x="year of the paper",
+        xaxis=year_axis(tested),
+        styles_of=styles_of,
+        hover="%{x}: %{y:.1f}",
+    )
+    return side_by_side([reported, found])
 
 
 def reported_chart(dataset: str, *, quoted_only: bool) -> Chart | None:
@@ -244,37 +222,33 @@ def reported_chart(dataset: str, *, quoted_only: bool) -> Chart | None:
 
     ``quoted_only``: only what the Reality Check quotes of other papers, without their own tables.
     """
-    traces, legend = [], []
-    years: list[int] = []
-    for at, loss in enumerate(OLD_LOSSES):
-        rows = [
-            (row.year or published.papers()[row.paper].year, row.value, _source(row))
-            for row in published.load(metric=METRIC)
-            if row.value is not None and (row.dataset, row.part) == (dataset, "test")
-            and row.method.removesuffix("-baseline") == loss
-            and (not quoted_only or (row.method == loss and row.reported_by and row.year))
-        ]  # fmt: skip
-        if rows:
-            x, y, texts = zip(*rows, strict=True)
-            style = Style(loss, at)
-            traces.append(points(x, y, style, texts=texts, hover="%{x}: %{y:.1f}"))
-            legend.append(style)
-            years += x
-    if not traces:
+    points = [
+        Point(loss, row.year or published.papers()[row.paper].year, row.value, text=_source(row))
+        for loss in OLD_LOSSES
+        for row in published.load(metric=METRIC)
+        if row.value is not None and (row.dataset, row.part) == (dataset, "test")
+        and row.method.removesuffix("-baseline") == loss
+        and (not quoted_only or (row.method == loss and row.reported_by and row.year))
+    ]  # fmt: skip
+    if not points:
         return None
-    title = f"What papers report for two old losses on {dataset}"
-    note = "Networks, sizes and tuning differ, not the loss."
-    across = year_axis(years)
-    return chart(title, traces, x="year of the paper", xaxis=across, legend=legend, note=note)
+    return chart(
+        "dots",
+        f"What papers report for two old losses on {dataset}",
+        points,
+        x="year of the paper",
+        xaxis=year_axis(points),
+        note="Networks, sizes and tuning differ, not the loss.",
+        hover="%{x}: %{y:.1f}",
+    )
 
 
 def side_by_side(shown: Sequence[Chart]) -> list[Chart]:
     """Charts of scores whose vertical axes show the same span, so that they can be compared."""
-    edges = []
+    edges: list[float] = []
     for trace in (trace for one in shown for trace in one.figure.data):
-        above = trace.error_y.array if trace.error_y.array is not None else [0] * len(trace.y)
-        below = trace.error_y.arrayminus if trace.error_y.array is not None else above
-        for y, up, down in zip(trace.y, above, below, strict=True):
+        spread = [trace.error_y.array or [0] * len(trace.y), trace.error_y.arrayminus]
+        for y, up, down in zip(trace.y, spread[0], spread[1] or spread[0], strict=True):
             edges += [] if y is None else [y + up, y - down]
     room = 0.05 * (max(edges) - min(edges)) + 0.5
     span = [max(0, min(edges) - room), min(100, max(edges) + room)]
@@ -288,9 +262,3 @@ def _source(row: Published) -> str:
         return row.reported_by
     shown = ", ".join(filter(None, _details(row)[:2]))
     return published.papers()[row.paper].title + (f" ({shown})" if shown else "")
-
-
-def loss_years() -> dict[str, int]:
-    """When each loss was published, where its page says so."""
-    found = {row.name: re.findall(r"\b(?:19|20)\d\d\b", row.paper) for row in catalogue("losses")}
-    return {name: int(years[0]) for name, years in found.items() if years}

@@ -9,17 +9,16 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import groupby
 from typing import Any, Self
 
 import rich.table
 from markupsafe import Markup
-from markupsafe import escape as escape_html
 from rich import box
 from rich.markup import escape
 
 from lookalike.errors import escaped
-from lookalike.report.formatting import NOTHING
+from lookalike.report.formatting import NOTHING, template
 
 TERMINAL = 80
 """Columns of a terminal."""
@@ -129,12 +128,11 @@ class Table:
 
     @classmethod
     def of_texts(
-        cls, title: str, names: Sequence[str], rows: Sequence[Sequence[str]], **more: Any
+        cls, title: str, columns: Sequence[str | Column], rows: Sequence[Sequence[str]], **more: Any
     ) -> Self:
-        """A table of words."""
-        columns = tuple(Column(name, words=True) for name in names)
-        cells = (Row(tuple(Cell(text) for text in row)) for row in rows)
-        return cls(title, columns, tuple(cells), **more)
+        """A table of texts; a column that is only a name has words."""
+        made = [Column(one, words=True) if isinstance(one, str) else one for one in columns]
+        return cls(title, tuple(made), tuple(Row(tuple(map(Cell, row))) for row in rows), **more)
 
     @property
     def shown(self) -> "Table":
@@ -145,6 +143,20 @@ class Table:
     def lines(self) -> tuple[str, ...]:
         """What stands below, flaws with their numbers."""
         return (*(f"[{n}] {flaw}" for n, flaw in enumerate(self.flaws, 1)), *self.notes)
+
+    @property
+    def groups(self) -> list[tuple[str, list[int]]]:
+        """Neighbouring columns of one group, each with their places; of no group: one by one."""
+        keys = [one.group or str(at) for at, one in enumerate(self.columns)]
+        runs = groupby(range(len(keys)), key=keys.__getitem__)
+        found = [list(places) for _, places in runs]
+        return [(self.columns[places[0]].group, places) for places in found]
+
+    @property
+    def starts(self) -> set[int]:
+        """The places of columns that begin a group."""
+        first = {places[0] for group, places in self.groups if group}
+        return {at for at in first if self.columns[at].name}
 
     def row(self, name: str) -> Row:
         """The row of a name."""
@@ -168,29 +180,25 @@ class Table:
         Columns without a group are in each of them. On a page intervals stand below scores.
         """
         table = self.shown
-        heads = [max(one.name, one.group if not one.name else "", key=len) for one in table.columns]
+        heads = [one.name or one.group for one in table.columns]
         widths = [
             1 + max(len(head), *(row.cells[at].width(page) for row in table.rows), 0)
             for at, head in enumerate(heads)
         ]
-        fixed = [at for at, one in enumerate(table.columns) if not one.group]
-        groups: dict[str, list[int]] = {}
-        for at, one in enumerate(table.columns):
-            if one.group:
-                groups.setdefault(one.group, []).append(at)
-        cuts, width = [0], sum(widths[at] for at in fixed)
-        used = width
-        for number, places in enumerate(groups.values()):
+        fixed = [at for group, places in table.groups if not group for at in places]
+        left = room - sum(widths[at] for at in fixed)
+        parts: list[list[int]] = []
+        used = 0
+        for group, places in table.groups:
             own = sum(widths[at] for at in places)
-            if number > cuts[-1] and used + own > room:
-                cuts.append(number)
-                used = width
+            if not group:
+                continue
+            if not parts or used + own > left:
+                parts.append([])
+                used = 0
+            parts[-1] += places
             used += own
-        kept = list(groups.values())
-        return [
-            table._of_columns(sorted([*fixed, *(at for one in kept[start:end] for at in one)]))
-            for start, end in pairwise((*cuts, len(kept)))
-        ] or [table]
+        return [table._of_columns(sorted([*fixed, *part])) for part in parts] or [table]
 
 
 def _marks(row: Row) -> str:
@@ -204,15 +212,13 @@ def as_text(table: Table, width: int = TERMINAL) -> rich.table.Table:
     part, *more = table.parts(width - 2)  # both edges
     for at, one in enumerate(part.columns):
         head = "\n".join(filter(None, (one.group, one.name)))
-        left = at == 0 or one.words
-        fold: Any = "fold" if left else "ellipsis"
-        justify: Any = "left" if left else "right"
-        shown.add_column(escape(head), justify=justify, overflow=fold, no_wrap=not left)
-    last = ""
-    for row in part.rows:
-        if row.kind != last and row is not part.rows[0]:
+        if at == 0 or one.words:
+            shown.add_column(escape(head), overflow="fold")
+        else:
+            shown.add_column(escape(head), justify="right", no_wrap=True)
+    for before, row in zip((None, *part.rows), part.rows, strict=False):
+        if before and row.kind != before.kind:
             shown.add_section()
-        last = row.kind
         name, *cells = row.cells
         lines = [
             re.sub("^\0(.*)\1", r"[bold]\1[/bold]", escape(one.line("\0", "\1"))) for one in cells
@@ -237,19 +243,10 @@ def as_csv(tables: Sequence[Table]) -> str:
             lines.append(line)
     text = io.StringIO()
     columns = dict.fromkeys(key for line in lines for key in line)
-    writer = csv.DictWriter(text, _in_groups(columns), lineterminator="\n")
+    writer = csv.DictWriter(text, list(columns), lineterminator="\n")
     writer.writeheader()
     writer.writerows(lines)
     return text.getvalue()
-
-
-def _in_groups(columns: Mapping[str, None]) -> list[str]:
-    """The columns in order, those that begin with another one's name beside it."""
-    starts: dict[str, list[str]] = {}
-    for key in columns:
-        start = next((one for one in starts if key.startswith(f"{one} ")), key)
-        starts.setdefault(start, []).append(key)
-    return [key for keys in starts.values() for key in keys]
 
 
 def as_markdown(tables: Sequence[Table]) -> str:
@@ -268,9 +265,8 @@ def _markdown(table: Table) -> str:
     top = f"### {escape_markdown(table.title)}\n\n" if table.title else ""
     body = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     flaws = [f"[{n}] {escape_markdown(flaw)}" for n, flaw in enumerate(table.flaws, 1)]
-    return (
-        top + body + "".join(f"\n{one}\n" for one in (*flaws, *map(escape_markdown, table.notes)))
-    )
+    notes = map(escape_markdown, table.notes)
+    return top + body + "".join(f"\n{one}\n" for one in (*flaws, *notes))
 
 
 def escape_markdown(text: str) -> str:
@@ -300,92 +296,9 @@ def as_html(
     Returns:
         The markup; notes are left out where ``anchor`` is given, as the page has them elsewhere.
     """
-    return Markup("").join(_html(table, before or {}, anchor) for table in tables)
-
-
-def _html(table: Table, before: Mapping[str, Markup], anchor: str) -> Markup:
-    shown = table.shown
-    body = Markup("").join(_html_row(row, shown, before, anchor) for row in shown.rows)
-    notes = () if anchor else table.lines
-    below = Markup("").join(Markup("<div>{}</div>").format(note) for note in notes)
-    caption = Markup("") if anchor else Markup("<caption>{}</caption>").format(table.title)
-    return Markup(
-        '<div class="wide" tabindex="0" role="region" aria-label="{}, can be scrolled">'
-        '<table class="{}">{}<thead>{}</thead><tbody>{}</tbody></table></div>{}'
-    ).format(table.title or "Table", table.kind, caption, _html_head(shown), body, below)
-
-
-def _html_head(table: Table) -> Markup:
-    columns = table.columns
-    grouped = any(one.group and one.name for one in columns)
-    first, second = Markup(""), Markup("")
-    for at, one in enumerate(columns):
-        kind = " ".join(filter(None, ("words" if one.words else "", one.kind)))
-        head = Markup('<th scope="col" class="{}"{}>{}</th>')
-        new = at == 0 or columns[at - 1].group != one.group
-        if not (grouped and one.group):
-            span = Markup(' rowspan="2"') if grouped else Markup("")
-            first += head.format(kind, span, _breakable(one.title[:1].upper() + one.title[1:]))
-            continue
-        if new:
-            count = sum(other.group == one.group for other in columns)
-            group = Markup('<th scope="colgroup" colspan="{}" class="group">{}</th>')
-            first += group.format(count, one.group)
-        second += head.format(f"{kind}{' start' if new else ''}", "", one.name)
-    return Markup("<tr>{}</tr>").format(first) + (
-        Markup("<tr>{}</tr>").format(second) if grouped else ""
-    )
-
-
-def _breakable(title: str) -> Markup:
-    """A title that may be broken before its @."""
-    name, at, cut = title.partition("@")
-    return escape_html(name) + Markup("<wbr>" if at else "") + at + cut
-
-
-def _html_row(row: Row, table: Table, before: Mapping[str, Markup], anchor: str) -> Markup:
-    links = [
-        Markup('<a href="#{}-{}">{}</a>').format(anchor, n, n) if anchor else escape_html(n)
-        for n in row.marks
-    ]
-    marks = Markup('<sup class="marks">{}</sup>').format(Markup(" ").join(links)) if links else ""
-    name = Markup('<th scope="row"><span class="method">{}<span>{}{}</span></span></th>')
-    line = name.format(before.get(row.name, ""), row.name, marks)
-    columns = pairwise(table.columns)
-    for (left, column), cell in zip(columns, row.cells[1:], strict=True):
-        kinds = (
-            "words" if column.words else "",
-            column.kind,
-            cell.kind,
-            "best" if cell.best else "",
-        )
-        start = "start" if column.group and column.name and left.group != column.group else ""
-        shown = Markup(
-            '<td class="{}" title="{}">{}</td>' if cell.title else '<td class="{}">{}</td>'
-        )
-        values = (" ".join(filter(None, (*kinds, start))), *((cell.title,) if cell.title else ()))
-        line += shown.format(*values, _html_cell(cell))
-    return Markup('<tr class="{}">{}</tr>' if row.kind else "<tr>{}</tr>").format(
-        *((row.kind,) if row.kind else ()), line
-    )
-
-
-def _html_cell(cell: Cell) -> Markup:
-    if cell.text.startswith("https://"):
-        return Markup('<a href="{}">{}</a>').format(cell.text, cell.text.removeprefix("https://"))
-    if cell.more:
-        lines = Markup("").join(Markup("<li>{}</li>").format(one) for one in cell.more)
-        return Markup("<details><summary>{}</summary><ul>{}</ul></details>").format(
-            cell.text, lines
-        )
-    text = Markup("<b>{}</b>" if cell.best else "{}").format(cell.text)
-    parts = [Markup('<span class="score">{}</span>').format(text)]
-    if cell.spread:
-        parts.append(Markup('<span class="half"> ± {}</span>').format(cell.spread))
-    for kind, part in (("range", cell.bounds.replace(", ", " to ")), ("gain", cell.gain)):
-        if part:
-            parts.append(Markup('<span class="{}">{}</span>').format(kind, part))
-    return Markup("").join(parts)
+    shown = [table.shown for table in tables]
+    text = template("table.html.j2").render(tables=shown, before=before or {}, anchor=anchor)
+    return Markup(text)
 
 
 _LATEX = {
@@ -421,15 +334,13 @@ def _latex(table: Table) -> str:
         f"    {' & '.join(escape_latex(one.title) for one in shown.columns)} " + r"\\",
         r"    \midrule",
     ]
-    for at, row in enumerate(shown.rows):
-        if at and row.kind != shown.rows[at - 1].kind:
+    for before, row in zip((None, *shown.rows), shown.rows, strict=False):
+        if before and row.kind != before.kind:
             lines.append(r"    \midrule")
-        name, *cells = row.cells
-        texts = [_latex_cell(one) for one in cells]
         marks = "".join(rf"\textsuperscript{{{mark}}}" for mark in row.marks)
-        first = escape_latex(name.text) + marks
+        first = escape_latex(row.name) + marks
         first = "{}" * first.startswith(("[", "*")) + first  # "\\\\" would take them for its own
-        lines.append(f"    {' & '.join([first, *texts])} " + r"\\")
+        lines.append(f"    {' & '.join([first, *map(_latex_cell, row.cells[1:])])} " + r"\\")
     lines += [r"    \bottomrule", r"  \end{tabular}"]
     lines += [rf"  \par\footnotesize {escape_latex(line)}" for line in table.lines]
     return "\n".join([*lines, r"\end{table}", ""])
