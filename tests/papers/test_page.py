@@ -215,20 +215,20 @@ def two_runs(make_run):
 def test_two_methods_answer_the_same_queries(two_runs):
     first, second = map(embeddings_of, two_runs)
     found = beside(("plain", "with"), first, second, RunConfig())
-    assert sum(group.count for group in found.groups) == found.queries == len(first.labels)
+    assert sum(one["count"] for one in found["groups"]) == found["queries"] == len(first.labels)
     right = []
     for tested in (first, second):
         unit = torch.nn.functional.normalize(tested.embeddings)
         similarity = (unit @ unit.T).fill_diagonal_(-2)
         right.append(tested.labels[similarity.argmax(1).numpy()] == tested.labels)
     both = [right[0] & right[1], ~right[0] & right[1], right[0] & ~right[1], ~right[0] & ~right[1]]
-    assert [group.count for group in found.groups] == [int(one.sum()) for one in both]
-    for group in found.groups:
-        for one, other in group.strips:
+    assert [group["count"] for group in found["groups"]] == [int(one.sum()) for one in both]
+    for group in found["groups"]:
+        for one, other in group["strips"]:
             assert one.position == other.position
             assert len(one.neighbours) == len(other.neighbours) == 5
             assert one.position not in {near.position for near in one.neighbours}
-    assert {s.position for g in found.groups for s, _ in g.strips} <= set(found.shots)
+    assert {s.position for g in found["groups"] for s, _ in g["strips"]} <= set(found["shots"])
 
 
 def test_methods_on_other_images_are_not_compared(two_runs):

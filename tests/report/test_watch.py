@@ -3,7 +3,6 @@
 import socket
 import struct
 import threading
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -62,7 +61,7 @@ def test_only_names_of_this_machine_are_answered(make_study, tmp_path):
     while not told:
         pass
     request = urllib.request.Request(told[0], headers={"Host": "evil.example"})
-    with pytest.raises(urllib.error.HTTPError, match="421"):
+    with pytest.raises(urllib.error.HTTPError, match="400"):
         urllib.request.urlopen(request)
     with urllib.request.urlopen(told[0]) as answer:
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
@@ -84,7 +83,4 @@ def test_a_browser_that_leaves_is_no_news(make_study, tmp_path, capfd):
         left.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         left.close()  # with a reset
     assert urllib.request.urlopen(told[0], timeout=60).status == 200
-    silent = time.monotonic() + 20
-    while threading.active_count() > 2 and time.monotonic() < silent:
-        time.sleep(0.05)
     assert capfd.readouterr().err == ""

@@ -153,6 +153,7 @@ def show_list(chosen: "Entry", as_json: bool) -> None:
     """Print a list of the document."""
     from lookalike.papers.tables import list_table
 
+    assert chosen.lists
     table = list_table(chosen.lists)
     names = [column.name for column in table.columns]
     rows = [[cell.text for cell in row.cells] for row in table.rows]

@@ -9,7 +9,7 @@ from lookalike.config.schema import weights_kind
 from lookalike.data.presets import preset_name
 from lookalike.models import preset_of
 from lookalike.papers.catalogue import Entry
-from lookalike.papers.scale import Scale
+from lookalike.papers.scale import Scale, small_settings
 from lookalike.papers.selection import FILE_ONLY, Row
 from lookalike.study.tuning import TunerConfig, trials_asked
 from lookalike.training.building import mixes_pixels
@@ -20,37 +20,6 @@ SMALL = (
     "Small scale: another network, other images and a short training. The published numbers stand "
     "beside for orientation only."
 )
-TITLES = {
-    "data.name": "Data",
-    "data.transform": "Crop and augmentation",
-    "loss.name": "Loss",
-    "miner.name": "Miner",
-    "model.dim": "Embedding size",
-    "model.freeze_bn_affine": "Frozen scale and shift of batch norm",
-    "model.freeze_bn_statistics": "Frozen statistics of batch norm",
-    "model.frozen": "Frozen network",
-    "model.frozen_until": "Frozen layers, up to",
-    "model.frozen_views": "Stored crops of an image",
-    "model.head_init": "Start of the head",
-    "model.network": "Network",
-    "model.pooling": "Pooling",
-    "model.weights": "Weights",
-    "optim.head_lr": "Learning rate of the head",
-    "optim.loss_lr": "Learning rate of the loss",
-    "optim.lr": "Learning rate",
-    "optim.name": "Optimizer",
-    "optim.schedule": "Schedule",
-    "optim.warmup_epochs": "Warm-up epochs",
-    "optim.weight_decay": "Weight decay",
-    "sampler.batch_size": "Batch size",
-    "sampler.name": "Sampler",
-    "train.batches_per_epoch": "Batches of an epoch",
-    "train.epochs": "Epochs",
-    "train.patience": "Patience, in validations",
-    "train.patience_epochs": "Patience, in epochs",
-    "train.validate_every": "Epochs between validations",
-}
-"""Short titles of keys; others are called by their name."""
 UNSET = {"train.batches_per_epoch": "the sampler's own number"}
 """What a key without a value stands for, if not for nothing."""
 IGNORED = ("data.root", "runs_dir", "seed", "train.device", "train.eval_batch_size")
@@ -129,6 +98,7 @@ def _fresh_crops(found: Sequence[Row]) -> Iterator[str]:
 
 def _changed_keys(found: Sequence[Row]) -> Iterator[str]:
     """One sentence for each key that is not the recipe's, with all its values."""
+    titles = small_settings()["titles"]
     changed = [(_flat(row.as_published), _flat(row.config)) for row in found if row.as_published]
     keys = dict.fromkeys(key for before, after in changed for key in (*before, *after))
     for key in keys:
@@ -145,7 +115,7 @@ def _changed_keys(found: Sequence[Row]) -> Iterator[str]:
             continue
         some = "" if len(differing) == len(found) else f" ({len(differing)} of {len(found)} rows)"
         was, now = (_values({_shown(key, pair[side]) for pair in differing}) for side in (0, 1))
-        yield f"{TITLES.get(key, key)}: {now} instead of {was}{some}."
+        yield f"{titles.get(key, key)}: {now} instead of {was}{some}."
 
 
 def _weights(found: Sequence[Row]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
@@ -14,7 +15,7 @@ from lookalike.papers import charts
 from lookalike.papers.catalogue import Entry, Figure
 from lookalike.papers.outcome import Outcome
 from lookalike.papers.proxies import proxy_charts
-from lookalike.papers.retrieval import Beside, beside
+from lookalike.papers.retrieval import beside
 from lookalike.papers.selection import Row, quoted
 from lookalike.papers.tables import list_table, result_table
 from lookalike.report import page as report
@@ -42,7 +43,7 @@ class Part:
     intro: str = ""
     charts: list[Chart] = field(default_factory=list)
     table: Table | None = None
-    beside: Beside | None = None
+    beside: dict[str, Any] | None = None
     missing: str = ""
     """Why there is nothing to see."""
 
@@ -123,7 +124,7 @@ def write_list_page(path: Path, entry: Entry, command: str = "") -> list[Path]:
         shell=shell,
         entry=entry,
         paper=published.papers()[entry.paper],
-        table=list_table(entry.lists),
+        table=list_table(entry.lists) if entry.lists else None,
     )
     text = shell.render(
         "sections.html.j2",

@@ -9,6 +9,7 @@ from lookalike.papers.catalogue import Entry
 from lookalike.papers.deviations import deviations, open_questions
 from lookalike.papers.scale import Scale
 from lookalike.papers.selection import Row, heading, rows, trainings_of
+from lookalike.report.tables import aligned
 from lookalike.study.tuning import TunerConfig, trials_asked
 
 __all__ = ["Plan", "make_plan"]
@@ -76,65 +77,40 @@ class Plan:
         }
 
     def as_text(self) -> str:
-        """The plan for a terminal."""
+        """The plan for a terminal: each row with its trainings and what the document prints."""
         paper = published.papers()[self.entry.paper]
         scale = ", small scale" if self.scale == "small" else ""
+        axes = dict.fromkeys(axis for row in self.rows for axis in row.axes)
+        table = [["method", *axes, "trainings", "published", "recipe"]]
+        for row in self.rows:
+            values = [row.axes.get(axis, "") for axis in axes]
+            count = f"{self.trainings_of(row):,}"
+            table.append([row.method, *values, count, _numbers(row), row.recipe])
+        work = "Nothing is trained: the figure shows the losses themselves."
+        if not self.entry.drawn:
+            work = f"{self.trainings:,} trainings: {self._counted()}."
         lines = [
             f"{self.entry.name}{scale}: {heading(self.entry, self.rows)}",
             f"{paper.authors}: {paper.title}, {paper.venue} {paper.year}; {self.entry.source}",
-            "",
-            *self._table(),
-            "",
-            *self._work(),
+            *("", *aligned(table), "", f"{work} Results: results/{self.folder}"),
         ]
-        if self.deviations:
-            lines += ["", "What differs from the paper:"]
-            lines += [f"- {sentence}" for sentence in self.deviations]
-        if opened := open_questions(self.entry, self.rows):
-            lines += ["", "What the document leaves open:"]
-            lines += [f"- {sentence}" for sentence in opened]
+        if not self.entry.drawn:
+            lines.append("The time left is estimated after the first training.")
+        for title, sentences in (
+            ("What differs from the paper:", self.deviations),
+            ("What the document leaves open:", open_questions(self.entry, self.rows)),
+        ):
+            if sentences:
+                lines += ["", title, *(f"- {sentence}" for sentence in sentences)]
         return "\n".join(lines)
-
-    def _work(self) -> list[str]:
-        place = f"Results: results/{self.folder}"
-        if self.entry.drawn:
-            return [f"Nothing is trained: the figure shows the losses themselves. {place}"]
-        return [
-            f"{self.trainings:,} trainings: {self._counted()}. {place}",
-            "The time left is estimated after the first training.",
-        ]
 
     def _counted(self) -> str:
         trials = sum(trials_asked(self.tuner, row.search) for row in self.rows)
         folds = max(row.folds for row in self.rows)
         times = "once" if self.repeats == 1 else f"{self.repeats} times"
         rows = "1 row" if len(self.rows) == 1 else f"{len(self.rows)} rows, each"
-        parts = [f"{rows} {times}"]
-        if trials:
-            parts.append(f"{trials:,} trials")
-        if folds > 1:
-            parts.append(f"{folds} folds")
-        return ", ".join(parts)
-
-    def _table(self) -> list[str]:
-        """A line for each row: method, axes, trainings, what the document prints."""
-        axes = dict.fromkeys(axis for row in self.rows for axis in row.axes)
-        head = ["method", *axes, "trainings", "published", "recipe"]
-        cells = [
-            [
-                row.method,
-                *(row.axes.get(axis, "") for axis in axes),
-                f"{self.trainings_of(row):,}",
-                _numbers(row),
-                row.recipe,
-            ]
-            for row in self.rows
-        ]
-        widths = [max(len(line[at]) for line in (head, *cells)) for at in range(len(head))]
-        return [
-            "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
-            for line in (head, *cells)
-        ]
+        searched = [f"{trials:,} trials"] if trials else []
+        return ", ".join([f"{rows} {times}", *searched, *([f"{folds} folds"] if folds > 1 else [])])
 
 
 def _numbers(row: Row) -> str:

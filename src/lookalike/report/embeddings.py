@@ -175,6 +175,66 @@ class Gallery:
     possible: int
 
 
+@dataclass(frozen=True)
+class Retrieved:
+    """What a method finds for queries of a test set: the nearest first, the query left out.
+
+    ``queries`` and ``near`` are positions in the test set; ``possible`` is how many queries have an
+    answer, of which at most :data:`MOST_QUERIES` are looked at.
+    """
+
+    labels: Ints
+    queries: Ints
+    near: Ints
+    similar: NDArray[np.float32]
+    items: Ints
+    possible: int
+
+    @property
+    def right_at_first(self) -> Mask:
+        """Whether the nearest item has the class of the query."""
+        found: Mask = self.labels[self.near[:, 0]] == self.labels[self.queries]
+        return found
+
+    def strip(self, at: int, first_right: int = 1) -> Strip:
+        """A query with its neighbours."""
+        query = int(self.queries[at])
+        close = zip(self.near[at].tolist(), self.similar[at].tolist(), strict=True)
+        same = self.labels == self.labels[query]
+        # where the gallery is smaller than a strip, its last place has the query itself
+        found = [Neighbour(item, value, bool(same[item])) for item, value in close if item != query]
+        return Strip(query, tuple(found), first_right)
+
+
+def retrieve(
+    embeddings: Tensor,
+    labels: Ints,
+    query: Mask | None = None,
+    gallery: Mask | None = None,
+    neighbours: int = 8,
+) -> Retrieved:
+    """Search for the nearest items of queries that have an answer, evenly spread over all of them.
+
+    A query has an answer if the gallery has another image of its class. ``query`` and ``gallery``
+    mark the two parts of the test set where it has two; None: every image is both, and no image is
+    its own neighbour.
+    """
+    items = np.arange(len(labels)) if gallery is None else np.flatnonzero(gallery)
+    counts = np.bincount(labels[items], minlength=labels.max(initial=-1) + 1)
+    answers = counts[labels] - np.isin(np.arange(len(labels)), items)
+    possible = np.flatnonzero((answers > 0) if query is None else (answers > 0) & query)
+    queries = spread(possible, MOST_QUERIES)
+    if not len(queries):
+        empty = np.empty((0, 1))
+        return Retrieved(labels, queries, empty.astype(np.int64), empty.astype("f4"), items, 0)
+    pool = embeddings[torch.from_numpy(items)]
+    similar, found = nearest(embeddings[torch.from_numpy(queries)], pool, neighbours + 1)
+    near = items[found.numpy()]
+    order = np.argsort(near == queries[:, None], axis=1, kind="stable")[:, :neighbours]
+    ordered = (np.take_along_axis(values, order, 1) for values in (near, similar.numpy()))
+    return Retrieved(labels, queries, *ordered, items, len(possible))
+
+
 def choose_strips(
     embeddings: Tensor,
     labels: Ints,
@@ -182,54 +242,33 @@ def choose_strips(
     gallery: Mask | None = None,
     *,
     each: int = 6,
-    neighbours: int = 8,
 ) -> Gallery:
     """Choose ``each`` right and ``each`` worst queries, from different classes, not at random.
 
-    A query is possible if the gallery has another image of its class. ``worst`` are those whose
-    class comes last in the ranking. ``query`` and ``gallery`` mark the two parts of the test
-    set where it has two; None: every image is both, and no image is its own neighbour.
+    ``worst`` are those whose class comes last in the ranking; see :func:`retrieve` for the others.
     """
-    items = np.arange(len(labels)) if gallery is None else np.flatnonzero(gallery)
-    counts = np.bincount(labels[items], minlength=labels.max(initial=-1) + 1)
-    answers = counts[labels] - np.isin(np.arange(len(labels)), items)
-    possible = np.flatnonzero((answers > 0) if query is None else (answers > 0) & query)
-    looked_at = spread(possible, MOST_QUERIES)
-    if not len(looked_at):
-        return Gallery((), (), 0, 0, 0)
-    queries, pool = embeddings[torch.from_numpy(looked_at)], embeddings[torch.from_numpy(items)]
-    similarities, found = nearest(queries, pool, neighbours + 1)
-    near, similar = items[found.numpy()], similarities.numpy()
-    itself = near == looked_at[:, None]
-    nearest_other = near[np.arange(len(near)), itself[:, 0].astype(np.int64)]
-    right_at_first = labels[nearest_other] == labels[looked_at]
-    wrong = np.flatnonzero(~right_at_first)
-    first_right = np.ones(len(looked_at), np.int64)
+    found = retrieve(embeddings, labels, query, gallery)
+    right = found.right_at_first
+    wrong = np.flatnonzero(~right)
+    first_right = np.ones(len(right), np.int64)
     if len(wrong):
         # the image itself is ignored: no image is its own answer
-        options = ScoreOptions(ties="best", ignore=looked_at[wrong], gallery_ignore=items)
-        known = labels[looked_at[wrong]]
-        ranked = score(queries[wrong], known, ["mrr"], pool, labels[items], **options)
+        asked = found.queries[wrong]
+        options = ScoreOptions(ties="best", ignore=asked, gallery_ignore=found.items)
+        pool, known = embeddings[torch.from_numpy(found.items)], labels[found.items]
+        tested = embeddings[torch.from_numpy(asked)]
+        ranked = score(tested, labels[asked], ["mrr"], pool, known, **options)
         # at least 2 although nothing is strictly nearer: an equally similar item came first
         first_right[wrong] = np.maximum((1 / ranked.per_query["mrr"]).round(), 2)
-
-    def strip(at: int) -> Strip:
-        query = int(looked_at[at])
-        close = tuple(
-            Neighbour(int(item), float(value), bool(labels[item] == labels[query]))
-            for item, value in zip(near[at], similar[at], strict=True)
-            if item != query
-        )
-        return Strip(query, close[:neighbours], int(first_right[at]))
-
-    good = _one_per_class(np.flatnonzero(right_at_first), labels[looked_at])
+    good = _one_per_class(np.flatnonzero(right), labels[found.queries])
     latest = wrong[np.argsort(-first_right[wrong], kind="stable")]
+    worst = _one_per_class(latest, labels[found.queries])[:each]
     return Gallery(
-        right=tuple(map(strip, spread(good, each))),
-        worst=tuple(map(strip, _one_per_class(latest, labels[looked_at])[:each])),
+        right=tuple(map(found.strip, spread(good, each))),
+        worst=tuple(found.strip(at, int(first_right[at])) for at in worst),
         wrong=len(wrong),
-        looked_at=len(looked_at),
-        possible=len(possible),
+        looked_at=len(right),
+        possible=found.possible,
     )
 
 

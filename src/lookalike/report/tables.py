@@ -230,6 +230,19 @@ def as_text(table: Table, width: int = TERMINAL) -> rich.table.Table:
     return shown
 
 
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of texts in columns, for a terminal of any width.
+
+    >>> aligned([["loss", "trials"], ["triplet", "20"]])
+    ['loss     trials', 'triplet  20']
+    """
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+
+
 def as_csv(tables: Sequence[Table]) -> str:
     """For programs: a line for each row, all columns of all tables, numbers in all digits."""
     lines: list[dict[str, Any]] = []

@@ -1,14 +1,19 @@
 """The page of a study while it runs: served on this machine, made again when results change."""
 
 import html
-import sys
+import socket
 import tempfile
 import threading
 from collections.abc import Callable
-from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
 
 from lookalike.compare.contenders import gather
 from lookalike.errors import BadInput, LookalikeError
@@ -18,6 +23,11 @@ from lookalike.study.status import status_of, status_table
 
 __all__ = ["LivePage", "serve_page"]
 
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+}
 HEAD = '<meta charset="utf-8">'
 REFRESH = '<meta http-equiv="refresh" content="{seconds}">'
 STATUS = """<!DOCTYPE html>
@@ -78,53 +88,23 @@ class LivePage:
             )
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """Answers with the page at ``/``, and with nothing else."""
-
-    def __init__(self, page: LivePage, *args: Any) -> None:
-        self.page = page
-        super().__init__(*args)
-
-    def do_GET(self) -> None:
-        """The page; for this machine's own names only, as another site may use its address."""
-        host = self.headers.get("Host", "").rpartition(":")[0] or self.headers.get("Host", "")
-        if host not in ("127.0.0.1", "localhost"):
-            self.send_error(421)
-            return
-        if self.path.partition("?")[0] != "/":
-            self.send_error(404)
-            return
-        body = self.page.html()
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("Content-Security-Policy", "frame-ancestors 'none'")
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Nothing: a request is no news."""
-
-
-class _Server(ThreadingHTTPServer):
-    """Says nothing about browsers that leave before they have their answer."""
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print what went wrong here."""
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)
-
-
 def serve_page(page: LivePage, port: int, ready: Callable[[str], None]) -> None:
     """Serve a page to this machine until Ctrl-C; ``ready`` is told its address.
+
+    It is served to this machine's own names only, as another site may use its address.
 
     Args:
         page: What is served.
         port: Where; 0: any free port.
         ready: Is called once.
     """
-    with _Server(("127.0.0.1", port), partial(_Handler, page)) as server:
-        ready(f"http://127.0.0.1:{server.server_port}/")
-        server.serve_forever()
+
+    def answer(_: Request) -> HTMLResponse:
+        return HTMLResponse(page.html(), headers=HEADERS)
+
+    names = Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
+    app = Starlette(routes=[Route("/", answer)], middleware=[names])
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        ready(f"http://127.0.0.1:{listener.getsockname()[1]}/")
+        config = uvicorn.Config(app, lifespan="off", log_level="critical")
+        uvicorn.Server(config).run(sockets=[listener])
