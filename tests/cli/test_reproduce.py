@@ -66,16 +66,6 @@ def test_a_list_can_be_a_page(lookalike, tmp_path):
     assert "18 rows." in text
 
 
-def test_a_drawing_of_losses_needs_no_training(lookalike, tmp_path):
-    told = lookalike("reproduce", "thesis/proxies", "--plan").stdout
-    assert "Nothing is trained: the figure shows the losses themselves." in told
-    lookalike("reproduce", "thesis/proxies", "--scale", "small", "--results", str(tmp_path))
-    text = (tmp_path / "proxies.html").read_text(encoding="utf-8")
-    assert text.count('class="chart"') == 3
-    assert "Nothing is trained" in text
-    assert {path.name for path in tmp_path.iterdir()} == {"proxies.html", "proxies.json"}
-
-
 def test_one_command_trains_a_table_and_writes_its_page(lookalike, tmp_path):
     tiny = (
         "model.network=small-cnn", "model.weights=none", "model.frozen=false",

@@ -9,7 +9,7 @@ import pytest
 from lookalike.evaluation.class_table import ClassTable
 from lookalike.papers.catalogue import entry
 from lookalike.papers.plan import make_plan
-from lookalike.papers.run import RUNS, drawn_outcome, outcome_of
+from lookalike.papers.run import RUNS, outcome_of
 from lookalike.study.classes import RowClasses
 from lookalike.study.result_files import write_baselines, write_method, write_study
 from lookalike.study.results import (
@@ -60,8 +60,6 @@ def make_outcome(tmp_path_factory):
         plan = make_plan(one, scale, given, repeats)
         plan = replace(plan, rows=plan.rows[:keep])
         command = f"lookalike reproduce {name} --scale {scale}"
-        if one.drawn:
-            return drawn_outcome(plan, command)
         folder = tmp_path_factory.mktemp("study")
         (folder / RUNS).mkdir()
         found = []

@@ -7,7 +7,6 @@ from scipy import stats
 from lookalike import published
 from lookalike.papers import charts
 from lookalike.papers.page import part_of
-from lookalike.papers.proxies import proxy_charts
 from lookalike.papers.selection import quoted
 from lookalike.report.papers import reported_chart
 
@@ -203,18 +202,6 @@ def test_what_papers_report_and_claim():
     assert (first.x[:2], first.y[:2]) == ((2016, 2016), (26.4, 43.57))
     assert reported_chart("glyphs", quoted_only=True) is None
     assert charts.claims_by_year("glyphs") is None
-
-
-def test_the_drawing_shows_what_each_loss_compares(make_outcome):
-    drawn = proxy_charts(make_outcome("thesis/proxies").rows)
-    for chart, positive, negative in zip(drawn, (9, 9, 9), (18, 3, 3), strict=True):
-        *edges, nodes = chart.figure.data
-        assert len(nodes.x) == 12
-        signs = [edge.line.dash for edge in edges]
-        assert (signs.count("solid"), signs.count("dash")) == (positive, negative)
-        assert max(edge.line.width for edge in edges) == pytest.approx(7)
-        places = set(zip(nodes.x, nodes.y, strict=True))
-        assert all(place in places for edge in edges for place in zip(edge.x, edge.y, strict=True))
 
 
 def test_published_numbers_stand_where_the_document_has_them(make_outcome):

@@ -26,7 +26,6 @@ KINDS = {
     "thesis/fixed-validation": {},
     "thesis/our-method-cub": {},
     "thesis/projection": {"repeats": 1},
-    "thesis/proxies": {},
     "reality-check/printed-cub": {"folds": 4, "repeats": 2},
     "reality-check/search-cub": {"folds": 4, "repeats": 2, "trials": 6},
     "reality-check/optimization-plots-cub": {"folds": 4, "repeats": 2, "trials": 6},
@@ -74,7 +73,7 @@ def test_from_the_plan_to_the_page(make_outcome, tmp_path, name):
     photographs = ["data.name=cub", "data.root=nowhere"] if one.photographs else []
     for scale in ("paper", "small"):
         plan = make_plan(one, scale, photographs if scale == "small" else [])
-        assert plan.trainings > 0 or one.drawn
+        assert plan.trainings > 0
         assert json.loads(json.dumps(plan.as_mapping()))["rows"]
         outcome = make_outcome(name, plan.scale, **options)
         path = write_page(page_of(plan, tmp_path), outcome)[0]
@@ -85,15 +84,14 @@ def test_from_the_plan_to_the_page(make_outcome, tmp_path, name):
         shown = {figure.kind for figure in one.figures}
         if shown & set(NEED_RUNS):
             assert "Not drawn: " in text  # without runs it says why there is nothing
-        if charted := shown - set(NEED_RUNS) - {"tuning", "proxies"}:
+        if charted := shown - set(NEED_RUNS) - {"tuning"}:
             collapsed = scale == "small" and one.axes and not plan.rows[0].axes
             assert drawn or collapsed, charted
         assert all(trace["x"] for figure in drawn for trace in figure["data"])
         if "tuning" in shown:
             assert any(key.startswith("history-") for key in figures)
-        if not one.drawn:
-            tables = re.findall(r'<table class="results">.*?</table>', text, re.S)
-            rows = re.findall(r'<tr[^>]*><th scope="row">', tables[0])
-            assert len(rows) == len(outcome.rows) + len(outcome.baselines)
+        tables = re.findall(r'<table class="results">.*?</table>', text, re.S)
+        rows = re.findall(r'<tr[^>]*><th scope="row">', tables[0])
+        assert len(rows) == len(outcome.rows) + len(outcome.baselines)
         for claim in outcome.claims:
             assert claim.evidence

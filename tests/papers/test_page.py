@@ -25,7 +25,6 @@ PAGES = {
     "thesis/grid-search": {"repeats": 1, "trials": 20},
     "thesis/datasets": {},
     "thesis/years-cub-resnet50": {},
-    "thesis/proxies": {},
     "reality-check/papers-versus-reality-cub": {"folds": 4, "repeats": 2},
     "roth/sampler-cub": {"scale": "small"},
     "roth/rho-regularization-cub": {"scale": "small"},

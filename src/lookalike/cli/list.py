@@ -75,7 +75,7 @@ def show_speed(names: list[str], as_json: bool) -> None:
     from lookalike import models
     from lookalike.models.factory import measure
     from lookalike.progress import ConsoleWatcher
-    from lookalike.report.networks import untrained_scores
+    from lookalike.report.catalogue import untrained_scores
 
     networks = names or models.names()
     measured = []

@@ -42,20 +42,6 @@ from lookalike.config import recipes
 from lookalike.config.loading import explain, plain_yaml
 from lookalike.errors import BadInput, did_you_mean
 
-__all__ = [
-    "Claim",
-    "Entry",
-    "Figure",
-    "Kind",
-    "Limits",
-    "Listing",
-    "Pair",
-    "Selection",
-    "entries",
-    "entry",
-    "find_entries",
-]
-
 Kind = Literal["table", "tournament", "search", "figure", "list"]
 Trained = Literal["head", "last-stage", "whole"]
 
@@ -89,7 +75,6 @@ class Figure(Strict):
         "pairs",  # methods beside their plain form, in the pairs that claims name
         "correlation",  # score against the structure of the embeddings, over all trainings
         "projection",  # t-SNE of test classes
-        "proxies",  # proxies and samples, edges weighted by gradients
         "distances",  # histograms of positive and negative distances
         "retrieval",  # nearest neighbours of one method beside another's
     ]
@@ -247,8 +232,6 @@ class Entry(Strict):
     """What learns at small scale."""
     photographs: bool = False
     """Whether small scale needs photographs, too."""
-    drawn: bool = False
-    """Whether its figures are drawn from the settings of its rows, so that nothing is trained."""
     figures: tuple[Figure, ...] = ()
     claims: tuple[Claim, ...] = ()
     quotes: tuple[str, ...] = ()

@@ -33,8 +33,6 @@ from lookalike.compare.uncertainty import (
 from lookalike.papers.catalogue import ANY, HIGHEST, OTHERS, REPORTED, Claim, Limits
 from lookalike.papers.selection import Row
 
-__all__ = ["METRIC", "ClaimResult", "Correlation", "correlation", "judge"]
-
 Verdict = Literal["yes", "no", "not shown"]
 METRIC = "recall@1"
 """What every document claims something of."""

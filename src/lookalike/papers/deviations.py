@@ -14,8 +14,6 @@ from lookalike.papers.selection import FILE_ONLY, Row
 from lookalike.study.tuning import TunerConfig, trials_asked
 from lookalike.training.building import mixes_pixels
 
-__all__ = ["deviations", "open_questions"]
-
 SMALL = (
     "Small scale: another network, other images and a short training. The published numbers stand "
     "beside for orientation only."
@@ -41,7 +39,7 @@ def deviations(
     Returns:
         One sentence for each difference.
     """
-    if not found or entry.drawn:
+    if not found:
         return []
     sentences = [SMALL] if scale == "small" else []
     sentences += _missing_axes(entry, found)

@@ -14,8 +14,6 @@ from lookalike.papers.selection import Row, scores_of
 from lookalike.published import Published
 from lookalike.report.formatting import metric_label
 
-__all__ = ["Outcome"]
-
 
 @dataclass(frozen=True)
 class Outcome:

@@ -1,7 +1,7 @@
 """The page of a reproduction: the report of its study, with claims and published numbers."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from lookalike.files import write_texts
 from lookalike.papers import charts
 from lookalike.papers.catalogue import Entry, Figure
 from lookalike.papers.outcome import Outcome
-from lookalike.papers.proxies import proxy_charts
 from lookalike.papers.retrieval import beside
 from lookalike.papers.selection import Row, quoted
 from lookalike.papers.tables import list_table, result_table
@@ -25,8 +24,6 @@ from lookalike.report.papers import reported_chart, side_by_side
 from lookalike.report.shell import Shell
 from lookalike.report.tables import Table
 from lookalike.runs.run import Run, test_embeddings
-
-__all__ = ["Part", "part_of", "write_list_page", "write_page"]
 
 LONG = 24
 """A table of more rows can be folded."""
@@ -139,8 +136,6 @@ def write_list_page(path: Path, entry: Entry, command: str = "") -> list[Path]:
 def _what(outcome: Outcome) -> str:
     """One sentence: how much was trained."""
     rows = outcome.rows
-    if outcome.entry.drawn:
-        return "Nothing is trained: the figure shows the losses themselves."
     trainings = sum(len(row.trainings) for row in rows)
     trials = sum(len(row.trials) for row in rows)
     text = (
@@ -172,123 +167,96 @@ def _verdict(outcome: Outcome) -> str:
 # The figures of the documents, besides those of every report.
 
 
+TEXTS = {
+    "years": (
+        "By year",
+        "Each method at the year of its paper: progress would go to the right, row by row.",
+    ),
+    "tournament": (
+        "Tournament",
+        "In every cell, that is at each combination of the axes, methods are ranked by their mean "
+        "score.",
+    ),
+    "reality": (
+        "Papers versus reality",
+        "What papers report for two old losses; what this test finds for each method, at the year "
+        "of its paper; what papers claim to gain. All have the same vertical axis.",
+    ),
+    "correlation": (
+        "Score against structure",
+        "Every point is one training; in a correlation each row counts once, as their mean.",
+    ),
+    "pairs": ("With and without", ""),
+    "projection": ("Embedding space", ""),
+    "distances": (
+        "Distances",
+        "Euclidean distances of unit embeddings of test images. Clean: all pairs. Mixed: an image "
+        "and a random mix of two embeddings that contains its class, counted as positive by the "
+        "share of the class, as negative by the rest.",
+    ),
+    "retrieval": ("Retrieval beside each other", ""),
+}
+"""Title and introduction by kind of a figure."""
+
+
 def part_of(figure: Figure, outcome: Outcome, seed: int = 0) -> Part:
     """The part of the page that shows a figure of the catalogue.
 
     Search plots, maps and neighbours are those of the report itself.
     """
-    return PARTS[figure.kind](figure, outcome, seed)
-
-
-def _lines(figure: Figure, outcome: Outcome, _: int) -> Part:
-    by = f"By {figure.x}" + ("" if figure.line == "method" else f" and {figure.line}")
-    found = (charts.by_axis(outcome.rows, figure.x, figure.line, m) for m in figure.metrics)
-    return Part(by, charts=[one for several in found for one in several])
-
-
-def _years(figure: Figure, outcome: Outcome, _: int) -> Part:
-    intro = "Each method at the year of its paper: progress would go to the right, row by row."
-    found = (charts.by_year(outcome.rows, metric) for metric in figure.metrics)
-    return Part("By year", intro, [one for several in found for one in several])
-
-
-def _tournament(figure: Figure, outcome: Outcome, _: int) -> Part:
-    intro = (
-        "In every cell, that is at each combination of the axes, methods are ranked by their mean "
-        "score."
-    )
-    known = quoted(outcome.entry)
-    found = [charts.ranks(outcome.rows, known, metric) for metric in figure.metrics]
-    table = charts.rank_table(outcome.rows, known, figure.metrics[0])
-    return Part("Tournament", intro, [one for one in found if one], table)
-
-
-def _reality(figure: Figure, outcome: Outcome, _: int) -> Part:
-    intro = (
-        "What papers report for two old losses; what this test finds for each method, at the year "
-        "of its paper; what papers claim to gain. All have the same vertical axis."
-    )
-    rows = outcome.rows
-    tested = [one for m in figure.metrics if (one := charts.tested_by_year(rows, m))]
+    rows, entry = outcome.rows, outcome.entry
+    runs = [(row.label, run) for row in rows if row.contender for run in row.contender.runs[:1]]
     found: list[Chart] = []
+    table, strips, missing = None, None, ""
+    for metric in figure.metrics:
+        match figure.kind:
+            case "lines":
+                found += charts.by_axis(rows, figure.x, figure.line, metric)
+            case "years":
+                found += charts.by_year(rows, metric)
+            case "pairs":
+                pairs = [(p.first, p.second) for claim in entry.claims for p in claim.pairs]
+                found += charts.in_pairs(rows, pairs, metric)
+            case "tournament":
+                found += filter(None, [charts.ranks(rows, quoted(entry), metric)])
+                table = table or charts.rank_table(rows, quoted(entry), metric)
+    match figure.kind:
+        case "correlation":
+            found = charts.correlations(rows, figure.metrics)
+        case "reality":
+            found = _reality(figure, rows)
+        case "projection":
+            missing = "" if runs else NO_IMAGES
+        case "distances":
+            tested = [(name, test_embeddings(run)) for name, run in runs]
+            found = [one for pair in tested for one in charts.distance_charts(*pair, seed)]
+            missing = "" if found else NO_IMAGES
+        case "retrieval":
+            strips, missing = _beside(runs)
+    title, intro = TEXTS.get(figure.kind, ("", ""))
+    if figure.kind == "lines":
+        title = f"By {figure.x}" + ("" if figure.line == "method" else f" and {figure.line}")
+    return Part(title, intro, found, table, strips, missing)
+
+
+def _reality(figure: Figure, rows: Sequence[Row]) -> list[Chart]:
+    """What papers report, what is tested, and what papers claim to gain, on one vertical axis."""
+    shown = []
     for dataset in sorted({(row.as_published or row.config).data.name for row in rows}):
-        reported = reported_chart(dataset, quoted_only=True)
-        told = (reported, *tested, charts.claims_by_year(dataset))
-        found += [one for one in told if one and one not in found]
-    return Part("Papers versus reality", intro, side_by_side(found) if found else [])
+        shown.append(reported_chart(dataset, quoted_only=True))
+        shown += [charts.tested_by_year(rows, metric) for metric in figure.metrics]
+        shown.append(charts.claims_by_year(dataset))
+    found = [one for one in shown if one]
+    return side_by_side(found) if found else []
 
 
-def _correlation(figure: Figure, outcome: Outcome, _: int) -> Part:
-    intro = "Every point is one training; in a correlation each row counts once, as their mean."
-    found = charts.correlations(outcome.rows, figure.metrics)
-    return Part("Score against structure", intro, found)
-
-
-def _pairs(figure: Figure, outcome: Outcome, _: int) -> Part:
-    pairs = [(p.first, p.second) for claim in outcome.entry.claims for p in claim.pairs]
-    found = (charts.in_pairs(outcome.rows, pairs, metric) for metric in figure.metrics)
-    return Part("With and without", charts=[one for several in found for one in several])
-
-
-def _proxies(_: Figure, outcome: Outcome, __: int) -> Part:
-    intro = (
-        "Squares are proxies, dots are samples, colours are classes, of one two-dimensional batch "
-        "under each loss with the settings of its row. A green edge pulls together, a dashed red "
-        "one pushes apart; its width shows the gradient of the loss by the similarity of the two "
-        "(its square root, relative to the strongest edge of the colour)."
-    )
-    return Part("Proxies and samples", intro, proxy_charts(outcome.rows))
-
-
-def _projection(_: Figure, outcome: Outcome, __: int) -> Part:
-    if any(row.runs for row in outcome.rows):
-        return Part("Embedding space")
-    return Part("Embedding space", missing=NO_IMAGES)
-
-
-def _distances(_: Figure, outcome: Outcome, seed: int) -> Part:
-    intro = (
-        "Euclidean distances of unit embeddings of test images. Clean: all pairs. Mixed: an image "
-        "and a random mix of two embeddings that contains its class, counted as positive by the "
-        "share of the class, as negative by the rest."
-    )
-    runs = [(row.label, run) for row in outcome.rows for run in _first_run(row)]
-    found = [
-        one
-        for name, run in runs
-        for one in charts.distance_charts(name, test_embeddings(run), seed)
-    ]
-    return Part("Distances", intro, found, missing="" if found else NO_IMAGES)
-
-
-def _retrieval(_: Figure, outcome: Outcome, __: int) -> Part:
-    title = "Retrieval beside each other"
-    tested = [(row.label, run) for row in outcome.rows for run in _first_run(row)]
-    if len(tested) < 2:
-        return Part(title, missing=NO_IMAGES)
-    (name, run), (other, second) = tested[:2]
+def _beside(runs: Sequence[tuple[str, Run]]) -> tuple[dict[str, Any] | None, str]:
+    """The strips of the first two methods, or why there are none."""
+    if len(runs) < 2:
+        return None, NO_IMAGES
+    (name, run), (other, second) = runs[:2]
     both = (test_embeddings(run), test_embeddings(second))
     try:
-        return Part(title, beside=beside((name, other), *both, run.config))
+        return beside((name, other), *both, run.config), ""
     except LookalikeError as error:
-        return Part(title, missing=f"{error}.")
-
-
-def _first_run(row: Row) -> Sequence[Run]:
-    return row.contender.runs[:1] if row.contender else ()
-
-
-PARTS: Mapping[str, Callable[[Figure, Outcome, int], Part]] = {
-    "lines": _lines,
-    "years": _years,
-    "tournament": _tournament,
-    "tuning": lambda *_: Part("Search"),  # the report itself shows the trials of every search
-    "reality": _reality,
-    "correlation": _correlation,
-    "pairs": _pairs,
-    "projection": _projection,
-    "proxies": _proxies,
-    "distances": _distances,
-    "retrieval": _retrieval,
-}
-"""By kind of a figure."""
+        return None, f"{error}."

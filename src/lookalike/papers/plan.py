@@ -12,8 +12,6 @@ from lookalike.papers.selection import Row, heading, rows, trainings_of
 from lookalike.report.tables import aligned
 from lookalike.study.tuning import TunerConfig, trials_asked
 
-__all__ = ["Plan", "make_plan"]
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -46,8 +44,6 @@ class Plan:
 
     def trainings_of(self, row: Row) -> int:
         """How many models one row trains."""
-        if self.entry.drawn:
-            return 0
         return trainings_of(row.config, row.search, self.tuner, self.repeats)
 
     def as_mapping(self) -> dict[str, Any]:
@@ -86,16 +82,13 @@ class Plan:
             values = [row.axes.get(axis, "") for axis in axes]
             count = f"{self.trainings_of(row):,}"
             table.append([row.method, *values, count, _numbers(row), row.recipe])
-        work = "Nothing is trained: the figure shows the losses themselves."
-        if not self.entry.drawn:
-            work = f"{self.trainings:,} trainings: {self._counted()}."
         lines = [
             f"{self.entry.name}{scale}: {heading(self.entry, self.rows)}",
             f"{paper.authors}: {paper.title}, {paper.venue} {paper.year}; {self.entry.source}",
-            *("", *aligned(table), "", f"{work} Results: results/{self.folder}"),
+            *("", *aligned(table), "", f"{self.trainings:,} trainings: {self._counted()}."),
         ]
-        if not self.entry.drawn:
-            lines.append("The time left is estimated after the first training.")
+        lines[-1] += f" Results: results/{self.folder}"
+        lines.append("The time left is estimated after the first training.")
         for title, sentences in (
             ("What differs from the paper:", self.deviations),
             ("What the document leaves open:", open_questions(self.entry, self.rows)),
@@ -144,8 +137,6 @@ def make_plan(
     Raises:
         BadInput: A setting is invalid.
     """
-    if entry.drawn:
-        scale = "paper"  # nothing is trained
     found = rows(entry, scale, overrides)
     tuner = TunerConfig(
         name=entry.tuner.name,

@@ -10,8 +10,6 @@ from lookalike.report.embeddings import picture_of, retrieve, spread
 from lookalike.report.pictures import Pictures
 from lookalike.runs.run import TestEmbeddings
 
-__all__ = ["beside"]
-
 NEIGHBOURS = 5
 EACH = 3
 

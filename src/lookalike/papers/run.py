@@ -26,18 +26,6 @@ from lookalike.study.driver import Executor, run_study
 from lookalike.study.result_files import load_results
 from lookalike.study.results import StudyResults
 
-__all__ = [
-    "RUNS",
-    "drawn_outcome",
-    "folder_of",
-    "main_metric",
-    "needs_runs",
-    "outcome_of",
-    "page_of",
-    "reproduce",
-    "study_of",
-]
-
 NEED_RUNS = ("projection", "distances", "retrieval")
 """Figures that show the embeddings of the runs."""
 RUNS = "runs"
@@ -162,29 +150,12 @@ def reproduce(
         BadInput: Data or weights are missing, or the folder has results of other settings.
     """
     folder = folder_of(plan, folder)
-    if plan.entry.drawn:
-        found = drawn_outcome(plan, command)
-    else:
-        check_data(plan.entry, plan.rows)
-        study = study_of(plan, folder)
-        run_study(study, executor, folder=folder, watcher=watcher)
-        found = outcome_of(plan, folder, command)
+    check_data(plan.entry, plan.rows)
+    study = study_of(plan, folder)
+    run_study(study, executor, folder=folder, watcher=watcher)
+    found = outcome_of(plan, folder, command)
     write_json(page_of(plan, folder).with_suffix(".json"), found.as_mapping())
     return found
-
-
-def drawn_outcome(plan: Plan, command: str = "") -> Outcome:
-    """The outcome of a figure that shows the losses themselves: nothing is trained."""
-    return Outcome(
-        entry=plan.entry,
-        heading=plan.entry.heading,
-        scale=plan.scale,
-        rows=plan.rows,
-        deviations=(),
-        claims=(),
-        open_questions=tuple(open_questions(plan.entry, plan.rows)),
-        command=command,
-    )
 
 
 def outcome_of(plan: Plan, folder: Path, command: str = "") -> Outcome:

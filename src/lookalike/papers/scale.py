@@ -22,8 +22,6 @@ from lookalike.losses import ProxyLoss
 from lookalike.papers.catalogue import Entry
 from lookalike.registry import DATASETS, LOSSES
 
-__all__ = ["Laptop", "Scale", "laptop_for", "small", "small_settings"]
-
 Scale = Literal["paper", "small"]
 UNUSED = ("step_size", "gamma", "momentum")
 """Of schedules and optimizers that small scale does not use."""

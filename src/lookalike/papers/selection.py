@@ -29,18 +29,6 @@ if TYPE_CHECKING:
     from lookalike.compare.contenders import MethodResult
     from lookalike.papers.scale import Laptop, Scale
 
-__all__ = [
-    "FILE_ONLY",
-    "Row",
-    "check_data",
-    "folds_of",
-    "heading",
-    "needs",
-    "printed_rows",
-    "quoted",
-    "rows",
-    "trainings_of",
-]
 
 FILE_ONLY = ("bn-inception",)
 """Networks whose weights are on no hub."""
@@ -255,8 +243,6 @@ def check_data(entry: Entry, found: Sequence[Row]) -> None:
     """
     from lookalike import data
 
-    if entry.drawn:
-        return
     for name, root in dict.fromkeys((r.config.data.name, r.config.data.root) for r in found):
         if root is None and name != "glyphs":
             raise BadInput(
@@ -488,7 +474,7 @@ def needs(entry: Entry) -> dict[str, Any]:
         Data sets, networks and trainings at the paper's scale, and what images small scale needs.
     """
     tuner = TunerConfig(name=entry.tuner.name, trials=entry.tuner.trials, prune=False)
-    found = [] if entry.drawn else [(row.config, row.search) for row in printed_rows(entry)]
+    found = [(row.config, row.search) for row in printed_rows(entry)]
     networks = sorted({config.model.network for config, _ in found})
     return {
         "data": sorted({config.data.name for config, _ in found}),

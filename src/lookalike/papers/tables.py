@@ -8,18 +8,24 @@ from lookalike.papers.catalogue import Listing
 from lookalike.papers.outcome import Outcome
 from lookalike.papers.selection import Row, joined_scores_of, quoted, scores_of
 from lookalike.published import Published, read_table
-from lookalike.report.formatting import NOTHING, metric_label, percent, signed
+from lookalike.report.formatting import (
+    NOTHING,
+    ROUNDING,
+    metric_label,
+    percent,
+    plus_minus,
+    signed,
+    work,
+)
 from lookalike.report.scores import BASELINE
 from lookalike.report.tables import Cell, Column, Table
 from lookalike.report.tables import Row as TableRow
 from lookalike.study.intervals import Interval
 
-__all__ = ["list_table", "result_table"]
-
 SMALL_MARK = "SMALL SCALE"
-NEGLIGIBLE = 1e-9
-"""Rounding of values that are the same."""
-RANKED = ("published", "ours", "concatenated", "published validation", "our validation")
+BLANK = Cell(values={"": None})
+OURS, JOINED, VALIDATED = "ours", "concatenated", "our validation"
+RANKED = ("published", OURS, JOINED, "published validation", VALIDATED)
 """Columns whose highest score is emphasized."""
 PARTS = ("mean", "sd", "low", "high", "count", "over")
 ENDINGS = ("", " sd", " low", " high", " count", " over")
@@ -35,33 +41,39 @@ def result_table(outcome: Outcome) -> Table:
         outcome: What came out of a reproduction.
 
     Returns:
-        Its rows in the order of the document, then the study's baselines; for each metric that the
-        document prints, the published number, ours and, of the same images and network, the
-        difference.
+        Its rows in the order of the document, then the study's baselines; for each metric the
+        numbers that the document prints, ours and, of the same images and network, the difference.
     """
     axes = tuple(dict.fromkeys(axis for row in outcome.rows for axis in row.axes))
     quotes = _quotes(outcome)
-    places = list(_columns(outcome, quotes))
-    found = []
-    for row in outcome.rows:
-        names = [Cell(row.method), *(Cell(row.axes.get(axis, "")) for axis in axes)]
-        cells = [_cell(row, metric, what, quotes) for metric, what in places]
-        told = Cell(values={"": row.recipe}), Cell(values={"": outcome.scale})
-        found.append(TableRow((*names, *cells, *told)))
-    if not axes and len(found) > 1:
-        found = _with_best(found, places)
-    for one in outcome.baselines:
-        ours, joined = scores_of(one), joined_scores_of(one)
-        sources = {"": ours, "ours": ours, "concatenated": joined}
-        names = [Cell(one.name), *(Cell(one.axes.get(axis, "")) for axis in axes)]
-        cells = [_ours(metric, sources.get(what, {}).get(metric)) for metric, what in places]
-        blank = Cell(values={"": None}), Cell(values={"": outcome.scale})
-        found.append(TableRow((*names, *cells, *blank), kind=BASELINE))
-    columns = [Column("method"), *(Column(axis, words=True) for axis in axes)]
-    columns += [
-        Column(what, metric_label(metric), f"{metric} {what or 'ours'}", kind=_kind(what))
-        for metric, what in places
+    cells = [{m: _cells(row, m, quotes) for m in outcome.metrics} for row in outcome.rows]
+    places = [
+        (metric, what)
+        for metric in outcome.metrics
+        for what in dict.fromkeys(what for of_row in cells for what in of_row[metric])
+        if what == OURS or any(one[metric].get(what, BLANK).text != NOTHING for one in cells)
     ]
+    if not axes and len(cells) > 1:
+        for metric, what in places:
+            _emphasize([of_row[metric] for of_row in cells], metric, what)
+    found = []
+    for row, of_row in zip(outcome.rows, cells, strict=True):
+        names = [Cell(row.method), *(Cell(row.axes.get(axis, "")) for axis in axes)]
+        shown = [of_row[metric].get(what, BLANK) for metric, what in places]
+        hidden = (Cell(values={"": row.recipe}), Cell(values={"": outcome.scale}))
+        found.append(TableRow((*names, *shown, *hidden)))
+    for one in outcome.baselines:
+        names = [Cell(one.name), *(Cell(one.axes.get(axis, "")) for axis in axes)]
+        scores = {OURS: scores_of(one), JOINED: joined_scores_of(one)}
+        shown = [_ours(metric, scores.get(what, {}).get(metric)) for metric, what in places]
+        hidden = (BLANK, Cell(values={"": outcome.scale}))
+        found.append(TableRow((*names, *shown, *hidden), kind=BASELINE))
+    columns = [Column("method"), *(Column(axis, words=True) for axis in axes)]
+    for metric, what in places:
+        alone = [of for of, _ in places].count(metric) == 1
+        kind = "ours" if what in (OURS, JOINED, VALIDATED) else "published"
+        label = "" if alone else what
+        columns.append(Column(label, metric_label(metric), f"{metric} {what}", kind=kind))
     columns += [Column(name, shown=False) for name in ("recipe", "scale")]
     mark = f" ({SMALL_MARK})" if outcome.scale == "small" else ""
     return Table(
@@ -74,44 +86,39 @@ def result_table(outcome: Outcome) -> Table:
     )
 
 
-def _kind(what: str) -> str:
-    """The style of a column: ours stands out."""
-    return "ours" if what in ("", "ours", "our validation", "concatenated") else "published"
+def _cells(row: Row, metric: str, quotes: Quotes) -> dict[str, Cell]:
+    """What stands in the columns of a metric; columns without anything are left out."""
+    found = {
+        place: _published(numbers.get(row.method))
+        for (place, of), numbers in quotes.items()
+        if of == metric
+    }
+    found["published"] = _published(row.published.get(metric))
+    found[OURS] = _ours(metric, row.ours.get(metric))
+    difference = row.difference(metric)
+    found["difference"] = Cell(signed(difference), values={"": difference})
+    found[JOINED] = _ours(metric, row.concatenated.get(metric))
+    if row.validation_metric == metric and (row.published_validation or "ratio" in row.axes):
+        found["published validation"] = _published(row.published_validation.get(metric))
+        found[VALIDATED] = _ours(metric, row.validation)
+    return found
+
+
+def _emphasize(cells: Sequence[dict[str, Cell]], metric: str, what: str) -> None:
+    """Mark the highest score of a column."""
+    known = [one for one in cells if one.get(what, BLANK).text != NOTHING]
+    if more_is_better(metric) and what in RANKED:
+        highest = max((float(one[what].text) for one in known), default=0.0)
+        for one in known:
+            one[what] = replace(one[what], best=float(one[what].text) == highest)
 
 
 def _about(outcome: Outcome) -> str:
     trainings = sum(len(row.trainings) for row in outcome.rows)
     trials = sum(len(row.trials) for row in outcome.rows)
-    models = [one for row in outcome.rows if row.contender for one in row.contender.models]
-    classes = max((len(one.classes.classes) for one in models if one.classes), default=0)
-    counts = ((trainings, "training runs"), (trials, "trials"), (classes, "test classes"))
-    return ", ".join(f"{count:,} {what}" for count, what in counts if count)
-
-
-def _columns(outcome: Outcome, quotes: Quotes) -> Iterator[tuple[str, str]]:
-    """The metric of each column, and what of it: published, ours, difference, ..."""
-    rows = outcome.rows
-    validated = {
-        row.validation_metric
-        for row in rows
-        if row.validation is not None and (row.published_validation or "ratio" in row.axes)
-    }
-    printed = {m for row in rows for m, one in row.published.items() if one.value is not None}
-    joined = {metric for row in rows for metric in row.concatenated}
-    for metric in outcome.metrics:
-        several = metric in printed | joined | validated | {of for _, of in quotes}
-        yield from ((metric, place) for place, of in quotes if of == metric)
-        if metric in printed:
-            yield metric, "published"
-        yield metric, "ours" if several else ""
-        if any(row.difference(metric) is not None for row in rows):
-            yield metric, "difference"
-        if metric in joined:
-            yield metric, "concatenated"
-        if metric in validated:
-            if any(metric in row.published_validation for row in rows):
-                yield metric, "published validation"
-            yield metric, "our validation"
+    known = (row.contender.classes.separate.values() for row in outcome.rows if row.contender)
+    classes = max((len(table.classes) for tables in known for table in tables), default=0)
+    return work(trainings, trials, classes)
 
 
 def _quotes(outcome: Outcome) -> Quotes:
@@ -122,27 +129,9 @@ def _quotes(outcome: Outcome) -> Quotes:
     return found
 
 
-def _cell(row: Row, metric: str, what: str, quotes: Quotes) -> Cell:
-    if (what, metric) in quotes:
-        return _published(quotes[what, metric].get(row.method))
-    match what:
-        case "published":
-            return _published(row.published.get(metric))
-        case "difference":
-            difference = row.difference(metric)
-            return Cell(signed(difference), values={"": difference})
-        case "concatenated":
-            return _ours(metric, row.concatenated.get(metric))
-        case "published validation":
-            return _published(row.published_validation.get(metric))
-        case "our validation":
-            return _ours(metric, row.validation if row.validation_metric == metric else None)
-    return _ours(metric, row.ours.get(metric))
-
-
 def _published(found: Published | None) -> Cell:
     if found is None or found.value is None:
-        return Cell(values={"": None})
+        return BLANK
     spread = "" if found.spread is None else f"{found.spread:.1f}"
     values: dict[str, float] = {"": found.value / 100}
     values |= {} if found.spread is None else {" deviation": found.spread / 100}
@@ -150,35 +139,15 @@ def _published(found: Published | None) -> Cell:
 
 
 def _ours(metric: str, found: Interval | None) -> Cell:
-    """Scores in per cent with one decimal, other measures with three."""
+    """Scores in per cent with one decimal, other measures with three; ± is never a zero."""
     if found is None:
-        return Cell(values={"": None})
+        return BLANK
     own = found.as_mapping()
     values = {ending: own[part] for ending, part in zip(ENDINGS, PARTS, strict=True)}
     if more_is_better(metric):
-        return Cell(percent(found.mean), _half(found, 100, 1), values=values)
-    return Cell(f"{found.mean:.3f}", _half(found, 1, 3), values=values)
-
-
-def _half(found: Interval, factor: float, digits: int) -> str:
-    """What stands after ±: of values that do not vary nothing, and never a zero."""
-    if found.half is None or found.half < NEGLIGIBLE:
-        return ""
-    text = f"{factor * found.half:.{digits}f}"
-    return text if float(text) else f"< {10**-digits:.{digits}f}"
-
-
-def _with_best(rows: Sequence[TableRow], places: Sequence[tuple[str, str]]) -> list[TableRow]:
-    """The rows with the highest score of each column emphasized."""
-    found = [list(row.cells) for row in rows]
-    for at, (metric, what) in enumerate(places, 1):
-        if not more_is_better(metric) or what not in ("", *RANKED):
-            continue
-        shown = [float(cells[at].text) for cells in found if cells[at].text != NOTHING]
-        for cells in found:
-            if cells[at].text != NOTHING and float(cells[at].text) == max(shown):
-                cells[at] = replace(cells[at], best=True)
-    return [replace(row, cells=tuple(cells)) for row, cells in zip(rows, found, strict=True)]
+        return Cell(percent(found.mean), plus_minus(found), values=values)
+    half = f"{found.half:.2g}" if found.half and found.half >= ROUNDING else ""
+    return Cell(f"{found.mean:.3f}", half, values=values)
 
 
 def _notes(outcome: Outcome, quotes: Quotes) -> Iterator[str]:

@@ -1,12 +1,22 @@
-"""The sentences of the page: its title, its lead, and how the scores were obtained."""
+"""The sentences of the page: its title, its lead, how scores were obtained, how to repeat it."""
 
 from collections.abc import Sequence
+from importlib.metadata import version
+
+import yaml
 
 from lookalike.compare.contenders import MethodResult, ResultSet
 from lookalike.config import RunConfig
 from lookalike.report.formatting import metric_label
-from lookalike.study.results import MethodRow
+from lookalike.runs.run import commit
+from lookalike.study.config import StudyConfig
+from lookalike.study.results import MethodRow, StudyResults
 from lookalike.training import Run
+
+MOST_RUNS = 5
+"""Runs whose command is shown; more are counted."""
+BUILT_IN = ("glyphs",)
+"""Data sets that need no ``data.root``."""
 
 
 def title_of(gathered: ResultSet) -> str:
@@ -74,3 +84,49 @@ def _of_run(run: Run, one: MethodResult) -> str:
         f"{trained}, epoch chosen by {metric_label(one.config.train.metric)} on validation "
         f"classes, tested once on {tested}."
     )
+
+
+# How to get the numbers of a page again.
+
+
+def training_commands(gathered: ResultSet) -> list[str]:
+    """The commands that repeat the studies and runs of a page."""
+    runs = [run for one in gathered.contenders if one.row is None for run in one.runs]
+    # names, not paths: a page is shown to others
+    trained = [f"lookalike train runs/{run.folder.name}/config.yaml" for run in runs[:MOST_RUNS]]
+    if len(runs) > MOST_RUNS:
+        trained.append(f"# and so on for {len(runs) - MOST_RUNS} more runs")
+    return [
+        f"lookalike study run {one.name}.yaml{_roots(one)}" for one in gathered.studies
+    ] + trained
+
+
+def _roots(study: StudyResults) -> str:
+    """The setting that says where the data are, which no results keep."""
+    blocks = study.study.get("data") or []
+    needed = [one["name"] for one in blocks if one.get("name") not in BUILT_IN]
+    return f" data.root=DATA  # the folder of {needed[0]}" if len(needed) == 1 else ""
+
+
+def study_file(study: StudyResults) -> str:
+    """The study as the file that ``study run`` takes, without where its data are."""
+    values = {key: value for key, value in study.study.items() if key in StudyConfig.model_fields}
+    return yaml.safe_dump(values, sort_keys=False)
+
+
+def software() -> str:
+    """Version and commit of the package that writes a page."""
+    state = commit()
+    return f"lookalike {version('lookalike')}" + (f", commit {state[:12]}" if state else "")
+
+
+def environments(gathered: ResultSet) -> list[str]:
+    """Versions and commit of the runs, each combination once."""
+    lines = []
+    for run in (run for one in gathered.contenders for run in one.runs):
+        found = run.environment
+        versions = found.get("versions")
+        parts = {"Python": found.get("python"), **(versions if isinstance(versions, dict) else {})}
+        parts["commit"] = str(found.get("commit") or "")[:12]
+        lines.append(", ".join(f"{name} {value}" for name, value in parts.items() if value))
+    return list(dict.fromkeys(filter(None, lines)))

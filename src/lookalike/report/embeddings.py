@@ -31,21 +31,7 @@ CLASS_COLOURS = 9
 CLASS_SYMBOLS = ("circle", "diamond", "square", "triangle-up")
 
 
-@dataclass(frozen=True)
-class EmbeddingViews:
-    """What runs with embeddings show; ``names`` are the methods, in the order of the lists."""
-
-    names: list[str]
-    galleries: list["Gallery"]
-    shots: dict[int, dict[str, str]]
-    """The pictures of the galleries by their position in the test set."""
-    map: dict[str, Any]
-    tiny: bool
-    structure: dict[str, dict[str, float]]
-    notes: list[str]
-
-
-def embedding_views(contenders: Sequence[MethodResult], seed: int) -> EmbeddingViews | None:
+def embedding_views(contenders: Sequence[MethodResult], seed: int) -> dict[str, Any] | None:
     """One run of each method that has its embeddings; None where there is none.
 
     All methods show the same images, so those tested on others are left out.
@@ -80,15 +66,16 @@ def embedding_views(contenders: Sequence[MethodResult], seed: int) -> EmbeddingV
     positions = {strip.position for strip in strips}
     positions |= {near.position for strip in strips for near in strip.neighbours}
     tiny = pictures.are_tiny(tested.indices[:50].tolist())
-    return EmbeddingViews(
-        names=[one.name for one, _ in shown],
-        galleries=galleries,
-        shots={position: picture_of(tested, position, pictures) for position in positions},
-        map=_map(runs, pictures, seed) | {"names": [one.name for one, _ in shown], "tiny": tiny},
-        tiny=tiny,
-        structure=structure,
-        notes=notes,
-    )
+    names = [one.name for one, _ in shown]
+    return {
+        "names": names,
+        "galleries": galleries,
+        "shots": {position: picture_of(tested, position, pictures) for position in positions},
+        "map": _map(runs, pictures, seed) | {"names": names, "tiny": tiny},
+        "tiny": tiny,
+        "structure": structure,
+        "notes": notes,
+    }
 
 
 def _same_images(one: TestEmbeddings, other: TestEmbeddings) -> bool:

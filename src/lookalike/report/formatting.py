@@ -80,6 +80,16 @@ def models_spread(score: Interval | None) -> str:
     return f" ({spread(score.models)})"
 
 
+def work(trainings: int, trials: int, classes: int) -> str:
+    """How much work is behind scores.
+
+    >>> work(60, 0, 1140)
+    '60 training runs, 1,140 test classes'
+    """
+    counts = ((trainings, "training runs"), (trials, "trials"), (classes, "test classes"))
+    return ", ".join(f"{count:,} {what}" for count, what in counts if count)
+
+
 def p_value(p: float) -> str:
     """A p-value with its sign; a small one is a bound, never "0".
 

@@ -1,8 +1,8 @@
 """One HTML file about runs and studies that fetches nothing, and table files beside it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
@@ -13,11 +13,16 @@ from lookalike.compare.uncertainty import Bounds, Difference, Scope
 from lookalike.errors import BadInput
 from lookalike.files import write_texts
 from lookalike.report import method_charts, papers
-from lookalike.report.charts import Chart, Style, as_svg, method_styles
-from lookalike.report.descriptions import protocols
-from lookalike.report.embeddings import EmbeddingViews, embedding_views
+from lookalike.report.charts import Style, as_svg, method_styles
+from lookalike.report.descriptions import (
+    environments,
+    protocols,
+    software,
+    study_file,
+    training_commands,
+)
+from lookalike.report.embeddings import embedding_views
 from lookalike.report.formatting import data_link, p_value, signed
-from lookalike.report.reproduction_steps import again
 from lookalike.report.scores import reference, score_table, settings_tables, shown_best, unbeaten
 from lookalike.report.shell import Shell
 from lookalike.report.tables import (
@@ -29,7 +34,7 @@ from lookalike.report.tables import (
     as_latex,
     as_markdown,
 )
-from lookalike.report.tuning import Tuning, tunings
+from lookalike.report.tuning import tunings
 
 DOWNLOADS = {"CSV": "text/csv", "Markdown": "text/markdown", "LaTeX": "application/x-tex"}
 SUFFIXES = (".csv", ".md", ".tex")
@@ -43,42 +48,6 @@ MANY = 16
 """Of more methods the table of pairs is set smaller."""
 
 Section = Callable[[Shell], Markup]
-
-
-@dataclass(frozen=True)
-class Block:
-    """What the page shows for one data set; empty parts are left out."""
-
-    part: OnDataset
-    styles: list[Style]
-    table: Table
-    joined: Table | None
-    settings: list[Table]
-    best: tuple[str, str] | None
-    reference: str
-    unbeaten: list[str]
-    protocol: list[str]
-    published: Table | None
-    paper: papers.PaperTable | None
-    reality: list[Chart]
-    training: list[Chart]
-    tunings: list[Tuning]
-    recall: Chart | None
-    scatters: list[Chart]
-    views: EmbeddingViews | None
-    differences: Chart | None
-    power: Chart | None
-    to_best: Table | None
-    pairs: Table
-
-    @property
-    def sources(self) -> dict[str, list[str]]:
-        """Which methods come from which run or study."""
-        found: dict[str, list[str]] = {}
-        for row in self.table.rows:
-            run = self.table.cell(row.name, "run").values[""]
-            found.setdefault(run, []).append(row.name)
-        return found
 
 
 def write_page(
@@ -131,20 +100,17 @@ def write_page(
     styles = method_styles(gathered.contenders)
     shell = Shell(list(styles.values()), css)
     blocks = [_block(part, found, joined, gathered, styles, paper, seed) for part in found.datasets]
-    written = list(tables) or [
-        table for block in blocks for table in (block.table, *block.settings)
-    ]
-    values = list(tables) or [block.table for block in blocks]
+    written = list(tables) or [t for block in blocks for t in (block["table"], *block["settings"])]
+    values = list(tables) or [block["table"] for block in blocks]
     texts = {".csv": as_csv(values), ".md": as_markdown(written), ".tex": as_latex(written)}
     ranks = None
     if found.tournament and not found.tournament.cells:
         ranks = method_charts.ranks_chart(found.tournament)
         texts[".svg"] = as_svg(ranks)
     for number, block in enumerate(blocks, 1):
-        if block.differences:
+        if block["differences"]:
             suffix = f".differences-{number}.svg" if len(blocks) > 1 else ".differences.svg"
-            texts[suffix] = as_svg(block.differences)
-    repeated = again(gathered, commands)
+            texts[suffix] = as_svg(block["differences"])
     page = shell.render(
         "page.html.j2",
         title=title,
@@ -158,10 +124,13 @@ def write_page(
         ranks_of_cells=_ranks_of_cells(found.tournament) if found.tournament else None,
         downloads=downloads(texts, "scores"),
         skipped=gathered.skipped,
-        commands=repeated.commands,
-        files={name: data_link("application/yaml", text) for name, text in repeated.files.items()},
-        software=repeated.software,
-        environments=_environments(gathered),
+        commands=[*training_commands(gathered), *commands],
+        files={
+            f"{one.name}.yaml": data_link("application/yaml", study_file(one))
+            for one in gathered.studies
+        },
+        software=software(),
+        environments=environments(gathered),
     )
     return write_texts(path, {".html": page} | texts)
 
@@ -188,7 +157,8 @@ def _block(
     styles: Mapping[str, Style],
     paper: str | None,
     seed: int,
-) -> Block:
+) -> dict[str, Any]:
+    """What the page shows for one data set; empty parts are left out."""
     rows = part.contenders
     named = comparison.ranking_metrics(gathered)
     metrics = [metric for metric in named if all(metric in one.metrics for one in rows)]
@@ -198,30 +168,36 @@ def _block(
         same = next(one for one in joined.datasets if one.label == part.label)
         other = score_table(same, metrics, "concatenated")
     views = embedding_views(rows, seed)
-    structure = views.structure if views else {}
-    return Block(
-        part=part,
-        styles=[styles[one.name] for one in rows],
-        table=score_table(part, metrics),
-        joined=other,
-        settings=settings_tables(part),
-        best=shown_best(part),
-        reference=reference(part),
-        unbeaten=unbeaten(part, metrics[0]),
-        protocol=protocols(rows),
-        published=papers.published_table(part.dataset, rows),
-        paper=papers.paper_table(paper, part.dataset, rows) if paper else None,
-        reality=papers.reality_charts(part.dataset, rows, styles),
-        training=method_charts.training_charts(rows, styles),
-        tunings=tunings(rows),
-        recall=method_charts.recall_chart(rows, styles),
-        scatters=method_charts.property_charts(rows, found.metric, structure, styles),
-        views=views,
-        differences=method_charts.difference_chart(part, found.metric) if part.to_best else None,
-        power=method_charts.power_chart(part, found.metric) if part.to_best else None,
-        to_best=_to_best(part) if part.to_best else None,
-        pairs=_pairs(part),
-    )
+    structure = views["structure"] if views else {}
+    table = score_table(part, metrics)
+    sources: dict[str, list[str]] = {}
+    for row in table.rows:
+        sources.setdefault(table.cell(row.name, "run").values[""], []).append(row.name)
+    compared = bool(part.to_best)
+    return {
+        "part": part,
+        "styles": [styles[one.name] for one in rows],
+        "table": table,
+        "sources": sources,
+        "joined": other,
+        "settings": settings_tables(part),
+        "best": shown_best(part),
+        "reference": reference(part),
+        "unbeaten": unbeaten(part, metrics[0]),
+        "protocol": protocols(rows),
+        "published": papers.published_table(part.dataset, rows),
+        "paper": papers.paper_table(paper, part.dataset, rows) if paper else None,
+        "reality": papers.reality_charts(part.dataset, rows, styles),
+        "training": method_charts.training_charts(rows, styles),
+        "tunings": tunings(rows),
+        "recall": method_charts.recall_chart(rows, styles),
+        "scatters": method_charts.property_charts(rows, found.metric, structure, styles),
+        "views": views,
+        "differences": method_charts.difference_chart(part, found.metric) if compared else None,
+        "power": method_charts.power_chart(part, found.metric) if compared else None,
+        "to_best": _to_best(part) if compared else None,
+        "pairs": _pairs(part),
+    }
 
 
 def _to_best(part: OnDataset) -> Table:
@@ -237,8 +213,8 @@ def _to_best(part: OnDataset) -> Table:
         texts += [_limits(one.trainings)] if part.trainings > 1 else []
         share = "" if one.share is None else f"{100 * one.share:.1f} %"
         texts += [_limits(one.classes), share] if part.classes else []
-        rows.append(Row(tuple(Cell(text) for text in (*texts, one.verdict))))
-    return Table("Differences to the best", tuple(columns), tuple(rows), kind="pairs")
+        rows.append([*texts, one.verdict])
+    return Table.of_texts("Differences to the best", columns, rows, kind="pairs")
 
 
 def _limits(bounds: Bounds | None) -> str:
@@ -265,21 +241,14 @@ def _pairs(part: OnDataset) -> Table:
 
 def _ranks_of_cells(tournament: Tournament) -> Table:
     """The ranks of every method in every cell."""
-    rows = [
-        Row(
-            (
-                Cell(one.name),
-                Cell(f"{one.total:g}"),
-                Cell(f"{one.rank:.2f}"),
-                Cell("" if one.deviation is None else f"{one.deviation:.2f}"),
-                *(Cell(f"{rank:g}") for rank in one.ranks[: len(tournament.cells)]),
-            )
-        )
-        for one in tournament.standings
-    ]
-    columns = [Column(name) for name in ("method", "total", "average", "deviation")]
-    columns += [Column("", cell) for cell in tournament.cells]
-    return Table("Average ranks", tuple(columns), tuple(rows), kind="pairs")
+    names = [Column(name) for name in ("method", "total", "average", "deviation")]
+    columns = [*names, *(Column("", cell) for cell in tournament.cells)]
+    rows = []
+    for one in tournament.standings:
+        deviation = "" if one.deviation is None else f"{one.deviation:.2f}"
+        cells = [f"{rank:g}" for rank in one.ranks[: len(tournament.cells)]]
+        rows.append([one.name, f"{one.total:g}", f"{one.rank:.2f}", deviation, *cells])
+    return Table.of_texts("Average ranks", columns, rows, kind="pairs")
 
 
 def _intervals(one: Difference) -> list[str]:
@@ -297,19 +266,3 @@ def _intervals(one: Difference) -> list[str]:
             limits = f"{signed(bounds.low)} to {signed(bounds.high)}"
             words.append(f"{limits} over {over} (corrected {p_value(p)})")
     return words
-
-
-def _environments(gathered: ResultSet) -> list[str]:
-    """Versions and commit of the runs, each combination once."""
-    lines = []
-    for one in gathered.contenders:
-        for run in one.runs:
-            found = run.environment
-            parts = [f"Python {found['python']}"] if "python" in found else []
-            versions = found.get("versions")
-            if isinstance(versions, dict):
-                parts += [f"{name} {version}" for name, version in versions.items()]
-            if found.get("commit"):
-                parts.append(f"commit {str(found['commit'])[:12]}")
-            lines.append(", ".join(parts))
-    return [line for line in dict.fromkeys(lines) if line]

@@ -16,6 +16,7 @@ from lookalike.report.formatting import (
     percent,
     plus_minus,
     signed,
+    work,
 )
 from lookalike.report.tables import Cell, Column, Row, Table
 from lookalike.study.intervals import Interval
@@ -232,9 +233,8 @@ def _about(part: OnDataset) -> str:
     """How much work is behind the scores."""
     trainings = sum(len(one.models) for one in part.trained)
     trials = sum(len(one.row.trials) for one in part.contenders if one.row)
-    counts = ((trainings, "training runs"), (trials, "trials"), (part.classes, "test classes"))
-    told = ", ".join(f"{count:,} {what}" for count, what in counts if count)
-    return f"test scores in per cent; {told}" if told else "test scores in per cent"
+    counted = work(trainings, trials, part.classes)
+    return "; ".join(filter(None, ("test scores in per cent", counted)))
 
 
 def _shown_facts(part: OnDataset) -> tuple[str, ...]:

@@ -21,8 +21,6 @@ from lookalike.report.descriptions import leading_sentence, title_of
 from lookalike.report.page import write_page
 from lookalike.study.status import status_of, status_table
 
-__all__ = ["LivePage", "serve_page"]
-
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "frame-ancestors 'none'",
