@@ -7,7 +7,8 @@ from typing import Any
 
 from lookalike.compare.audit import Audit, listed
 from lookalike.compare.comparison import OnDataset
-from lookalike.compare.contenders import MethodResult, class_bounds
+from lookalike.compare.contenders import MethodResult
+from lookalike.compare.sampling import class_bounds
 from lookalike.compare.uncertainty import Bounds
 from lookalike.report.formatting import (
     NOTHING,
@@ -24,7 +25,12 @@ from lookalike.study.results import Which
 
 BASELINE = "baseline"
 """The kind of rows that were not trained."""
-FACTS = ("trials", "trainings", "seconds", "chosen_epoch")
+FACTS = {
+    "trials": "trials",
+    "trainings": "trainings",
+    "seconds": "seconds",
+    "chosen_epoch": "epoch",
+}
 INTERVAL = ("mean", "sd", "low", "high", "models")
 ENDINGS = ("", " sd", " low", " high", " models sd")
 
@@ -43,10 +49,16 @@ def score_table(part: OnDataset, metrics: Sequence[str], which: Which = "separat
     bounds = {metric: class_bounds(part.contenders, metric, which) for metric in metrics}
     rows = [*part.trained, *part.baselines]
     scores = {one.name: {m: one.interval(m, which) for m in metrics} for one in rows}
-    shown = _shown_facts(part)
+    several = any(len(one.cells) > 1 for one in part.trained)
+    told = {
+        "trials": any(one.row and one.row.trials for one in part.trained),
+        "trainings": several,
+        "seconds": True,
+        "chosen_epoch": not several and any(map(_epochs, part.trained)),
+    }
     hidden = ("data", "deviation over", "epochs", "run", "ranking", "flaws")
     columns = [Column("method"), *(Column("", metric_label(m), m) for m in metrics)]
-    columns += [Column(_fact_name(n), key=n, shown=n in shown) for n in FACTS]
+    columns += [Column(FACTS[key], key=key, shown=shown) for key, shown in told.items()]
     columns += [Column(name, shown=False) for name in hidden]
     best, base = shown_best(part), reference(part)
     everyone = [one.name for one in part.trained]
@@ -63,7 +75,7 @@ def score_table(part: OnDataset, metrics: Sequence[str], which: Which = "separat
         over = next((s.over for s in scores[one.name].values() if s and s.half is not None), None)
         run = " ".join(run.folder.name for run in one.runs) or one.source.name
         values = (part.label, over, _epochs(one) or None, run, part.ranking, flaws)
-        cells += [_fact(one, name) for name in FACTS]
+        cells += _facts(one).values()
         cells += [Cell(values={"": value}) for value in values]
         found.append(Row(tuple(cells), marks, BASELINE if one.baseline else ""))
     notes = [legend(part, scores, any(bounds.values()))]
@@ -190,7 +202,7 @@ def _times(
     if len(counts) != 1:
         return f"all {unit}"
     (count,) = counts
-    models = {len(one.models) // count for one in rows}
+    models = {len(one.cells) // count for one in rows}
     if len(models) == 1 and models != {1}:
         what = "models" if unit == "whole studies" else "folds"
         return f"{count} {unit} of {models.pop()} {what}"
@@ -213,14 +225,11 @@ def unbeaten(part: OnDataset, metric: str) -> list[str]:
 
 def shown_best(part: OnDataset) -> tuple[str, str] | None:
     """The method whose differences to all others hold, and the metric of the comparison."""
-    worse: dict[str, set[str]] = {}
-    for one in part.differences:
-        if one.holds:
-            worse.setdefault(one.better, set()).add(one.worse)
-    everyone = {one.name for one in part.contenders}
-    found = [one.name for one in part.trained if worse.get(one.name) == everyone - {one.name}]
-    refused = part.ranking == "refused" or len(everyone) < 2
-    return (found[0], part.metric) if found and not refused else None
+    names = [one.name for one in part.contenders]
+    best = part.trained[0].name if part.trained else ""
+    beaten = {one.worse for one in part.differences if one.holds and one.better == best}
+    sure = part.ranking != "refused" and len(names) > 1 and beaten == {*names} - {best}
+    return (best, part.metric) if sure else None
 
 
 def telling_marks(row: str, audit: Audit, everyone: Iterable[str]) -> tuple[int, ...]:
@@ -231,46 +240,33 @@ def telling_marks(row: str, audit: Audit, everyone: Iterable[str]) -> tuple[int,
 
 def _about(part: OnDataset) -> str:
     """How much work is behind the scores."""
-    trainings = sum(len(one.models) for one in part.trained)
+    trainings = sum(len(one.cells) for one in part.trained)
     trials = sum(len(one.row.trials) for one in part.contenders if one.row)
     counted = work(trainings, trials, part.classes)
     return "; ".join(filter(None, ("test scores in per cent", counted)))
 
 
-def _shown_facts(part: OnDataset) -> tuple[str, ...]:
-    """The columns after the scores that have something to say."""
-    several = any(len(one.models) > 1 for one in part.trained)
-    tuned = any(one.row and one.row.trials for one in part.trained)
-    one_epoch = not several and any(map(_epochs, part.trained))
-    flags = (tuned, several, True, one_epoch)
-    return tuple(name for name, shown in zip(FACTS, flags, strict=True) if shown)
-
-
-def _fact_name(name: str) -> str:
-    return "epoch" if name == "chosen_epoch" else name
-
-
-def _fact(one: MethodResult, name: str) -> Cell:
+def _facts(one: MethodResult) -> dict[str, Cell]:
     """What a row cost; of baselines nothing is shown."""
-    text, value = _fact_value(one, name)
-    return Cell(NOTHING if one.baseline else text, values={"": value})
-
-
-def _fact_value(one: MethodResult, name: str) -> tuple[str, Any]:
-    if name == "trials":
-        trials, failed = (len(one.row.trials), one.row.failed) if one.row else (0, 0)
-        return f"{trials} ({failed} failed)" if failed else str(trials), trials
-    if name == "trainings":
-        return str(len(one.models)), len(one.models)
-    if name == "seconds":
-        seconds = sum(run.seconds for run in one.runs) if one.runs else None
-        seconds = one.row.seconds if one.row else seconds
-        if seconds is None:
-            return NOTHING, None
-        return f"{seconds:.1f}" if seconds < 1000 else f"{seconds:,.0f}", seconds
+    row, runs = one.row, one.runs
+    trials, failed = (len(row.trials), row.failed) if row else (0, 0)
+    seconds = row.seconds if row else sum(run.seconds for run in runs) if runs else None
     epochs = _epochs(one)
-    chosen = one.runs[0].result.get("chosen_epoch") if len(one.runs) == 1 else None
-    return f"{epochs if chosen is None else chosen} of {epochs}" if epochs else NOTHING, chosen
+    chosen = runs[0].result.get("chosen_epoch") if len(runs) == 1 else None
+    tested = epochs if chosen is None else chosen
+    texts = {
+        "trials": (f"{trials} ({failed} failed)" if failed else str(trials), trials),
+        "trainings": (str(len(one.cells)), len(one.cells)),
+        "seconds": (
+            NOTHING if seconds is None else f"{seconds:,.{1 if seconds < 1000 else 0}f}",
+            seconds,
+        ),
+        "chosen_epoch": (f"{tested} of {epochs}" if epochs else NOTHING, chosen),
+    }
+    return {
+        name: Cell(NOTHING if one.baseline else text, values={"": value})
+        for name, (text, value) in texts.items()
+    }
 
 
 def _epochs(one: MethodResult) -> int:
