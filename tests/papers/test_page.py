@@ -13,8 +13,7 @@ from lookalike.config import RunConfig
 from lookalike.errors import BadInput
 from lookalike.papers.catalogue import entry
 from lookalike.papers.charts import by_axis, distance_charts
-from lookalike.papers.page import write_list_page, write_page
-from lookalike.papers.retrieval import beside
+from lookalike.papers.page import beside, write_list_page, write_page
 from lookalike.papers.tables import list_table
 from lookalike.runs.run import test_embeddings as embeddings_of
 

@@ -9,8 +9,7 @@ from rich.console import Console
 from lookalike.config import recipes
 from lookalike.losses import tuned
 from lookalike.papers.catalogue import entry
-from lookalike.papers.deviations import open_questions
-from lookalike.papers.plan import make_plan
+from lookalike.papers.plan import make_plan, open_questions
 from lookalike.papers.selection import printed_rows
 from lookalike.papers.tables import result_table
 from lookalike.published import hyperparameters

@@ -2,7 +2,7 @@
 
 import json
 
-from lookalike.report.networks import untrained_scores
+from lookalike.report.catalogue import untrained_scores
 from lookalike.shipped import shipped_folder
 
 

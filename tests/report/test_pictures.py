@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from lookalike.data import ImageSet, open_store
-from lookalike.report.pictures import Pictures, class_label, class_title
+from lookalike.report.embeddings import Pictures, class_label, class_title
 
 
 def opened(uri):
@@ -52,25 +52,6 @@ def test_photos_become_small_and_keep_their_shape(pictures_of):
     assert head == "data:image/jpeg;base64"
     assert pixels.shape == (64, 128, 3)
     assert not pictures.are_tiny([0])
-
-
-def test_sheet_holds_every_picture_at_its_place(pictures_of):
-    arrays = [noise(32, 32, 1) // (i + 1) for i in range(5)] + [noise(20, 32, 1)]
-    sheet = pictures_of(arrays).sheet(list(range(6)), side=80)
-    _, pixels = opened(sheet.uri)
-    assert (sheet.columns, sheet.rows) == (3, 2)
-    assert pixels.shape == (64, 96)
-    for number in range(5):
-        top, left = number // 3 * 32, number % 3 * 32
-        assert np.array_equal(pixels[top : top + 32, left : left + 32], arrays[number][:, :, 0])
-    assert np.array_equal(pixels[38:58, 64:96], arrays[5][:, :, 0])
-
-
-def test_sheet_of_grey_and_coloured_photos(pictures_of):
-    sheet = pictures_of([noise(90, 90, 1), noise(200, 100, 3)]).sheet([0, 1], side=80)
-    head, pixels = opened(sheet.uri)
-    assert head == "data:image/jpeg;base64"
-    assert pixels.shape == (80, 160, 3)
 
 
 def test_single_characters_get_their_code():

@@ -69,8 +69,8 @@ def duplicates(
 
 def write_page(path: Path, index: Any, groups: Any, how: str) -> None:
     """Write the groups with thumbnails."""
+    from lookalike.report.embeddings import class_label, file_uri
     from lookalike.report.findings import MOST, Finding, Picture, write_findings
-    from lookalike.report.pictures import class_label, file_uri
 
     rows = [
         Finding(

@@ -56,8 +56,8 @@ def mislabelled(
 
 def write_page(path: Path, run: Path, tested: Any, suspects: Any) -> None:
     """Write each suspect with its neighbours."""
+    from lookalike.report.embeddings import Pictures, class_label
     from lookalike.report.findings import MOST, Finding, Picture, write_findings
-    from lookalike.report.pictures import Pictures, class_label
     from lookalike.training import Run
 
     pictures = Pictures.of_run(Run(run).config, tested.images)

@@ -13,7 +13,7 @@ from lookalike.errors import BadInput
 
 if TYPE_CHECKING:
     from lookalike.papers import Entry
-    from lookalike.papers.outcome import Outcome
+    from lookalike.papers.run import Outcome
 
 __all__ = ["reproduce"]
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from lookalike.evaluation.metrics import more_is_better
 from lookalike.papers.catalogue import Listing
-from lookalike.papers.outcome import Outcome
+from lookalike.papers.run import Outcome
 from lookalike.papers.selection import Row, joined_scores_of, quoted, scores_of
 from lookalike.published import Published, read_table
 from lookalike.report.formatting import (

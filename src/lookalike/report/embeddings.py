@@ -1,23 +1,102 @@
 """The parts of the page that need embeddings and images: neighbours, the map, structure."""
 
+import base64
+import io
+import unicodedata
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import plotly.graph_objects as go
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 
 from lookalike.compare.contenders import MethodResult
+from lookalike.config import RunConfig
+from lookalike.data import ImageSet, ImageStore
 from lookalike.errors import LookalikeError
 from lookalike.evaluation import evaluate, nearest, score
 from lookalike.evaluation.projection import project_tsne
 from lookalike.evaluation.scoring import ScoreOptions
+from lookalike.inference.pictures import read_picture
 from lookalike.report.charts import Chart, colour, draw, json_of
-from lookalike.report.pictures import Pictures, class_label, class_title
 from lookalike.runs.run import TestEmbeddings, test_embeddings
+from lookalike.search import Index
+from lookalike.training.building import load_images, open_store
+
+TINY = 64
+
+
+class Pictures:
+    """Reads from an image store. Tiny pictures keep their size; photos become thumbnails."""
+
+    def __init__(self, store: ImageStore) -> None:
+        self._store = store
+
+    @classmethod
+    def of_run(cls, config: RunConfig, images: ImageSet) -> Self:
+        """The pixels that a run of this configuration reads, so that nothing is decoded again."""
+        _, preset = load_images(config, images)
+        return cls(open_store(config.data, images, preset))
+
+    def are_tiny(self, indices: Sequence[int]) -> bool:
+        """Whether all of them are so small that a page should enlarge them, pixel by pixel."""
+        return all(max(self._store.read(index).shape[1:]) <= TINY for index in indices)
+
+    def uri(self, index: int, side: int) -> str:
+        """One picture as a data URI, no side longer than ``side``."""
+        return _encoded(self._thumbnail(index, side))
+
+    def _thumbnail(self, index: int, side: int) -> Image.Image:
+        pixels = self._store.read(index).permute(1, 2, 0).numpy()
+        picture = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+        picture.thumbnail((side, side), Image.Resampling.LANCZOS)
+        return picture
+
+
+def _encoded(picture: Image.Image) -> str:
+    """PNG where every pixel counts, JPEG for photos, which are a fifth of the size that way."""
+    kind = "png" if max(picture.size) <= TINY else "jpeg"
+    data = io.BytesIO()
+    picture.save(data, kind, quality=82, optimize=True)  # PNG has no quality and ignores it
+    return f"data:image/{kind};base64,{base64.b64encode(data.getvalue()).decode()}"
+
+
+def file_uri(index: Index, id: int, side: int = 176) -> str:
+    """An indexed picture as a data URI; empty where its file is missing or broken."""
+    try:
+        picture = read_picture(index.file_of(id))
+    except LookalikeError:
+        return ""
+    picture.thumbnail((side, side), Image.Resampling.LANCZOS)
+    return _encoded(picture)
+
+
+def class_label(name: str) -> str:
+    """A class name that can be read: a single character gets its code, as fonts may lack it.
+
+    >>> class_label("A"), class_label("036.Northern_Flicker")
+    ('A 0041', '036.Northern Flicker')
+    """
+    if len(name) != 1:
+        return name.replace("_", " ")
+    carrier = "\u25cc" if unicodedata.category(name).startswith("M") else ""
+    return f"{carrier}{name} {ord(name):04X}"
+
+
+def class_title(name: str) -> str:
+    """The long form of a class name.
+
+    >>> class_title("A"), class_title("036.Northern_Flicker")
+    ('U+0041 LATIN CAPITAL LETTER A', '036.Northern Flicker')
+    """
+    if len(name) != 1:
+        return name.replace("_", " ")
+    return f"U+{ord(name):04X} {unicodedata.name(name, '')}".strip()
+
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -96,7 +175,7 @@ def picture_of(tested: TestEmbeddings, position: int, pictures: Pictures) -> dic
 
 
 def _map(runs: Sequence[TestEmbeddings], pictures: Pictures, seed: int) -> dict[str, Any]:
-    """What the map's script needs: points, classes, one sheet of pictures."""
+    """What the map's script needs: points, classes, a picture of each."""
     tested = runs[0]
     points = choose_points(tested.labels, seed)
     classes, numbers = np.unique(tested.labels[points], return_inverse=True)
@@ -107,7 +186,7 @@ def _map(runs: Sequence[TestEmbeddings], pictures: Pictures, seed: int) -> dict[
         "titles": [class_title(name) for name in class_names],
         "numbers": numbers.tolist(),
         "figure": json_of(_map_chart(layouts[0], numbers).figure),
-        "sheet": asdict(pictures.sheet(tested.indices[points].tolist(), MAP_SIDE)),
+        "pictures": [pictures.uri(index, MAP_SIDE) for index in tested.indices[points].tolist()],
         "layouts": [{"x": flat[:, 0].tolist(), "y": flat[:, 1].tolist()} for flat in layouts],
     }
 
@@ -218,8 +297,8 @@ def retrieve(
     similar, found = nearest(embeddings[torch.from_numpy(queries)], pool, neighbours + 1)
     near = items[found.numpy()]
     order = np.argsort(near == queries[:, None], axis=1, kind="stable")[:, :neighbours]
-    ordered = (np.take_along_axis(values, order, 1) for values in (near, similar.numpy()))
-    return Retrieved(labels, queries, *ordered, items, len(possible))
+    near, closest = (np.take_along_axis(one, order, 1) for one in (near, similar.numpy()))
+    return Retrieved(labels, queries, near, closest, items, len(possible))
 
 
 def choose_strips(

@@ -1,17 +1,12 @@
 // The map: points, the picture under the pointer, one class singled out.
-Object.entries(page.maps).forEach(([on, { figure, sheet, numbers, layouts, titles, names, tiny }]) => {
+Object.entries(page.maps).forEach(([on, { figure, pictures, numbers, layouts, titles, names, tiny }]) => {
   const group = `map-${on}`;
   const plane = byId(`plane-${on}`), hint = byId(`hint-${on}`), select = byId(`class-${on}`);
   const single = () => (select.value === "" ? null : Number(select.value));
-  const showThumb = (element, point, side) => {
-    const column = point % sheet.columns, row = Math.floor(point / sheet.columns);
-    Object.assign(element.style, {
-      width: `${side}px`, height: `${side}px`, backgroundImage: `url(${sheet.uri})`,
-      backgroundSize: `${sheet.columns * side}px ${sheet.rows * side}px`,
-      backgroundPosition: `${-column * side}px ${-row * side}px`,
-      imageRendering: tiny ? "pixelated" : "auto",
-    });
-  };
+  const showThumb = (element, point, side) => Object.assign(element.style, {
+    width: `${side}px`, height: `${side}px`, backgroundImage: `url(${pictures[point]})`,
+    imageRendering: tiny ? "pixelated" : "auto",
+  });
 
   let listening = false;
   const drawMap = () => {
@@ -42,12 +37,12 @@ Object.entries(page.maps).forEach(([on, { figure, sheet, numbers, layouts, title
   };
 
   const showClass = () => {
-    const only = single(), pictures = byId(`class-pictures-${on}`);
-    pictures.replaceChildren();
+    const only = single(), place = byId(`class-pictures-${on}`);
+    place.replaceChildren();
     byId(`class-title-${on}`).textContent = only === null
       ? "Point at the map to see a picture; choose a class to single it out." : titles[only];
     numbers.forEach((number, point) => {
-      if (number === only) showThumb(pictures.appendChild(Object.assign(document.createElement("span"), { className: "thumb" })), point, 64);
+      if (number === only) showThumb(place.appendChild(Object.assign(document.createElement("span"), { className: "thumb" })), point, 64);
     });
     drawMap();
   };
