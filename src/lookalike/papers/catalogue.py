@@ -32,14 +32,13 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    ValidationError,
     field_validator,
     model_validator,
 )
 
 from lookalike import published
 from lookalike.config import recipes
-from lookalike.config.loading import explain, plain_yaml
+from lookalike.config.loading import plain_yaml
 from lookalike.errors import BadInput, did_you_mean
 
 Kind = Literal["table", "tournament", "search", "figure", "list"]
@@ -279,14 +278,7 @@ def entries() -> dict[str, Entry]:
             for values in _expanded(block):
                 if base := values.get("of"):
                     values = {k: getattr(found[base], k) for k in INHERITED} | values
-                try:
-                    one = Entry.model_validate(values)
-                except ValidationError as error:
-                    name = values.get("name", "an entry")
-                    raise BadInput(f"'{path}': {name}: {explain(error, Entry)}") from None
-                if one.name in found:
-                    raise BadInput(f"'{path}' defines '{one.name}' twice")
-                found[one.name] = one
+                found[values["name"]] = Entry.model_validate(values)
     return found
 
 

@@ -10,7 +10,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from lookalike import published
 from lookalike.config import RunConfig, parse, recipes
@@ -186,13 +186,11 @@ def rows(entry: Entry, scale: "Scale" = "paper", overrides: Iterable[str] = ()) 
                 f"'{entry.name}' compares {varied}, and these settings make rows the same"
             )
     for row in found:
-        if row.config is recipe_config(row.recipe):
-            _check_recipe(row.recipe)
-            continue
-        try:
-            check(row.config)
-        except BadInput as error:
-            raise BadInput(f"'{entry.name}', {row.label}: {error}") from None
+        if row.config is not recipe_config(row.recipe):
+            try:
+                check(row.config)
+            except BadInput as error:
+                raise BadInput(f"'{entry.name}', {row.label}: {error}") from None
     return found
 
 
@@ -284,11 +282,8 @@ def _row(entry: Entry, selection: Selection, grid: Grid, choice: Choice) -> Row:
     """One recipe of a grid, with the entry's settings on top."""
     recipe = grid.name(choice)
     space = shipped_methods()[entry.space.format(**choice)] if entry.space else {}
-    try:
-        given = space.get("search", entry.search)
-        search: SearchSpace = TypeAdapter(SearchSpace).validate_python(given)
-    except ValidationError as error:
-        raise BadInput(f"'{entry.name}': the search space is invalid: {error}") from None
+    searched = space.get("search", entry.search)
+    search: SearchSpace = TypeAdapter(SearchSpace).validate_python(searched)
     printed = _published().get(recipe, ())
     return Row(
         method=selection.method.format(**choice),
@@ -311,13 +306,6 @@ def _config(entry: Entry, recipe: str, space: Mapping[str, Any]) -> RunConfig:
     if not changes:
         return config
     return parse(merge(config.model_dump(mode="json"), changes), f"recipe:{recipe}")
-
-
-@cache
-def _check_recipe(name: str) -> None:
-    from lookalike.training.runner import check
-
-    check(recipe_config(name))
 
 
 @cache
@@ -403,20 +391,9 @@ def _collapsed(found: Sequence[Row], axes: Sequence[str], laptop: "Laptop") -> l
 
 def _selected(entry: Entry) -> Iterator[tuple[Selection, Grid, Choice]]:
     """The recipes that an entry selects, in the order of the document; none for a list."""
-    grids = _grids()
     for selection in entry.select:
-        if selection.grid not in grids:
-            close = did_you_mean(selection.grid, grids)
-            raise BadInput(f"'{entry.name}': there is no grid '{selection.grid}'; {close}")
-        grid = grids[selection.grid]
-        choices = list(grid.choices())
-        for axis, values in selection.only.items():
-            known = {choice.get(axis, "") for choice in choices}
-            for value in as_list(values):
-                if value not in known:
-                    close = did_you_mean(value, known)
-                    raise BadInput(f"'{entry.name}': no {axis} '{value}'; {close}")
-        for choice in choices:
+        grid = _grids()[selection.grid]
+        for choice in grid.choices():
             if all(choice[axis] in as_list(values) for axis, values in selection.only.items()):
                 yield selection, grid, choice
 
