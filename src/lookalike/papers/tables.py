@@ -146,8 +146,9 @@ def _ours(metric: str, found: Interval | None) -> Cell:
     values = {ending: own[part] for ending, part in zip(ENDINGS, PARTS, strict=True)}
     if more_is_better(metric):
         return Cell(percent(found.mean), plus_minus(found), values=values)
-    half = f"{found.half:.2g}" if found.half and found.half >= ROUNDING else ""
-    return Cell(f"{found.mean:.3f}", half, values=values)
+    half = found.half or 0.0
+    width = f"{half:.3f}" if half >= 0.0005 else f"{half:.1g}"
+    return Cell(f"{found.mean:.3f}", width if half >= ROUNDING else "", values=values)
 
 
 def _notes(outcome: Outcome, quotes: Quotes) -> Iterator[str]:
