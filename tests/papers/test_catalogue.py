@@ -6,6 +6,7 @@ import pytest
 
 from lookalike import published
 from lookalike.config import parse
+from lookalike.config.keys import flattened
 from lookalike.config.loading import nested, set_keys
 from lookalike.errors import BadInput
 from lookalike.papers import entries, entry, find_entries, make_plan, rows
@@ -25,19 +26,6 @@ NAMES = [one.name for one in TRAINED]
 @pytest.fixture(scope="module")
 def plans():
     return {one.name: make_plan(one) for one in TRAINED}
-
-
-def flat(config):
-    """Dotted keys and values of a configuration."""
-
-    def walk(values, prefix=""):
-        for key, value in values.items():
-            if isinstance(value, dict):
-                yield from walk(value, f"{prefix}{key}.")
-            else:
-                yield f"{prefix}{key}", value
-
-    return dict(walk(config.model_dump(mode="json")))
 
 
 def test_at_least_sixty_of_every_paper():
@@ -173,21 +161,14 @@ def expected_settings(row):
 
 
 def flat_settings(settings):
-    def walk(values, prefix=""):
-        for key, value in values.items():
-            if isinstance(value, dict):
-                yield from walk(value, f"{prefix}{key}.")
-            else:
-                yield f"{prefix}{key}", value
-
-    return dict(walk(nested(settings)))
+    return flattened(nested(settings))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_have_the_printed_hyperparameters(name, plans):
     one = entry(name)
     for row in plans[name].rows:
-        values = flat(row.config)
+        values = flattened(row.config.model_dump(mode="json"))
         wanted = expected_settings(row)
         for key, value in wanted.items():
             if key in row.search or row.method == "untrained":
