@@ -5,8 +5,12 @@ from html.parser import HTMLParser
 import pytest
 import torch
 
+from lookalike.compare.contenders import gather
 from lookalike.errors import BadInput
 from lookalike.report import write_page
+from lookalike.report.descriptions import software, study_file, training_commands
+from lookalike.shipped import shipped_folder
+from lookalike.study.config import load_study
 
 
 class Tags(HTMLParser):
@@ -176,17 +180,10 @@ def test_only_html_is_written(gathered, make_run, tmp_path):
 
 
 def test_a_study_is_repeated_by_its_command_file_and_version(make_study, tmp_path):
-    from lookalike.compare.contenders import gather
-    from lookalike.report.reproduction_steps import again
-    from lookalike.shipped import shipped_folder
-    from lookalike.study.config import load_study
-
-    found = again(gather([make_study(tmp_path / "s")]), ["lookalike report s"])
-    (name,) = found.files
-    assert found.commands[0].startswith(f"lookalike study run {name}")
-    assert found.commands[-1] == "lookalike report s"
-    assert found.software.startswith("lookalike 0.")
-    kept = gather([shipped_folder("results") / "laptop-reality-check"])
-    (text,) = again(kept, []).files.values()
-    (tmp_path / "again.yaml").write_text(text)
+    found = gather([make_study(tmp_path / "s")])
+    (command,) = training_commands(found)
+    assert command.startswith(f"lookalike study run {found.studies[0].name}.yaml")
+    assert software().startswith("lookalike 0.")
+    (kept,) = gather([shipped_folder("results") / "laptop-reality-check"]).studies
+    (tmp_path / "again.yaml").write_text(study_file(kept))
     assert load_study(tmp_path / "again.yaml").name == "laptop-reality-check"
