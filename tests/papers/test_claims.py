@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lookalike.compare.sampling import sample_of
+from lookalike.compare.contenders import sample_of
 from lookalike.compare.uncertainty import differences
 from lookalike.papers import rows as rows_of
 from lookalike.papers.catalogue import Claim, entries, entry
@@ -53,7 +53,7 @@ def test_a_pair_is_decided_by_the_interval_of_its_difference():
     assert verdict(rows, pairs=[("good", "fair"), ("fair", "good")]) == "no"
     told = found(rows, pairs=[("good", "fair")])
     assert told.evidence.startswith("good - fair: +10.03, [")
-    assert told.scope == "these classes"  # no scores by class were kept
+    assert told.scope == "this test set"  # no scores by class were kept
 
 
 def test_the_interval_is_that_of_a_paired_t_test():
@@ -79,18 +79,18 @@ def test_a_verdict_says_for_what_it_holds_as_compare_does():
     rows = on_these_classes_only(np.random.default_rng(0))
     told = found(rows, pairs=[("a", "b")])
     (same,) = differences(sample_of([row.contender for row in rows], "recall@1"))
-    assert (told.verdict, told.scope) == ("yes", "these classes")
-    assert same.scope == "these classes"
+    assert (told.verdict, told.scope) == ("yes", "this test set")
+    assert same.scope == "this test set"
     low, high = same.over_classes.low, same.over_classes.high
     assert low < 0 < high
     assert f"[{100 * low:+.2f}, {100 * high:+.2f}] over 40 test classes too" in told.evidence
     world = World(of_class=0.005, of_training=0.002)
     sure, _ = world.rows(np.random.default_rng(1), [0.02, 0.0])
     told = found(sure, pairs=[("a", "b")])
-    assert (told.verdict, told.scope) == ("yes", "other classes")
+    assert (told.verdict, told.scope) == ("yes", "generalizes")
     once, _ = World(0.005, 0.002, trainings=1).rows(np.random.default_rng(1), [0.02, 0.0])
     told = found(once, pairs=[("a", "b")])
-    assert (told.verdict, told.scope) == ("yes", "these trainings")
+    assert (told.verdict, told.scope) == ("yes", "these training runs")
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -109,10 +109,10 @@ def test_the_scope_of_several_differences_is_the_narrowest():
     a, b = on_these_classes_only(rng)
     far = by_class("far", np.stack([one.values[:, 0] - 0.1 for one in b.tables]))
     told = found([a, b, far], pairs=[("a", "others")])
-    assert (told.verdict, told.scope) == ("yes", "these classes")
-    assert found([b, far], pairs=[("b", "others")]).scope == "other classes"
+    assert (told.verdict, told.scope) == ("yes", "this test set")
+    assert found([b, far], pairs=[("b", "others")]).scope == "generalizes"
     told = found([a, b, far], pairs=[("others", "a")])  # contradicted for other classes, too
-    assert (told.verdict, told.scope) == ("no", "other classes")
+    assert (told.verdict, told.scope) == ("no", "generalizes")
 
 
 def test_several_pairs_are_corrected_for_their_number():
@@ -275,7 +275,7 @@ def test_no_correlation_needs_an_interval_round_zero():
     assert verdict(correlated(0.0, 10), correlates={"year": NONE}) == "not shown"
     many = correlated(0.0, 120)
     told = found(many, correlates={"year": NONE})
-    assert (told.verdict, told.scope) == ("yes", "these classes")
+    assert (told.verdict, told.scope) == ("yes", "this test set")
     assert verdict(correlated(0.8, 40), correlates={"year": NONE}) == "no"
     assert verdict(correlated(-0.8, 40), correlates={"year": NONE}) == "no"
     assert verdict(correlated(0.8, 40), correlates={"year": {"least": 0}}) == "yes"
@@ -328,7 +328,7 @@ def test_what_papers_report():
         scored("triplet", 0.2, 0.21, 0.22, dataset="cub"),
     ]
     told = found(ours, pairs=[("contrastive", "reported")])
-    assert (told.verdict, told.scope) == ("yes", "these classes")
+    assert (told.verdict, told.scope) == ("yes", "this test set")
     assert "papers report" in told.evidence
     assert verdict(ours, pairs=[("triplet", "reported")]) == "no"
     other = [scored("contrastive", 0.60, 0.61, 0.62)]  # other images, or another network

@@ -22,7 +22,7 @@ import numpy as np
 from scipy import stats
 
 from lookalike import published
-from lookalike.compare.sampling import sample_of
+from lookalike.compare.contenders import sample_of
 from lookalike.compare.uncertainty import (
     RESAMPLES,
     Difference,
@@ -37,13 +37,13 @@ Verdict = Literal["yes", "no", "not shown"]
 METRIC = "recall@1"
 """What every document claims something of."""
 CONFIDENCE = 0.95
-SCOPES: tuple[Scope, ...] = ("other classes", "these trainings", "these classes")
+SCOPES: tuple[Scope, ...] = ("generalizes", "these training runs", "this test set")
 """What a verdict may hold for, the most first."""
 VERDICTS: dict[Verdict, str] = {"yes": "held", "no": "did not hold", "not shown": "not shown"}
 HOLDS_FOR: dict[Scope, str] = {
-    "other classes": "(other test classes too)",
-    "these trainings": "(these training runs only)",
-    "these classes": "(these test classes only)",
+    "generalizes": "(other test classes too)",
+    "these training runs": "(these training runs only)",
+    "this test set": "(this test set only)",
 }
 FEWEST_ROWS = 4
 """With fewer, a correlation has no interval."""
@@ -144,7 +144,7 @@ def judge(
     """
     answers = [_correlates(of, limits, rows) for of, limits in claim.correlates.items()]
     if claim.pairs:
-        known = [row for row in rows if row.contender and row.contender.blocks(METRIC)]
+        known = [row for row in rows if row.contender and METRIC in row.contender.metrics]
         scores = [one.interval(METRIC) for row in known if (one := row.contender)]
         means = [math.nan if one is None else one.mean for one in scores]
         places = [
@@ -370,7 +370,7 @@ def correlation(rows: Sequence[Row], of: str) -> Correlation | None:
     """
     points = []
     for row in rows:
-        scores = row.contender.cells.values() if row.contender else ()
+        scores = [one.scores for one in row.contender.models] if row.contender else []
         cells = [one for one in scores if METRIC in one]
         known = [one[of] for one in cells if of in one]
         if of == "year" and row.year is not None:
@@ -402,7 +402,7 @@ def _correlates(of: str, limits: Limits, rows: Sequence[Row]) -> Answer:
     outside = found.high < least or most < found.low
     told = f"{of}: r {found.r:+.2f} [{found.low:+.2f}, {found.high:+.2f}] over {found.rows} rows"
     shown = int(inside) - int(outside)
-    return Answer(shown, "these classes", ", ".join([told, *limits.wanted]))
+    return Answer(shown, "this test set", ", ".join([told, *limits.wanted]))
 
 
 # What the document's own numbers say.

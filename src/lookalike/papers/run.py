@@ -65,7 +65,7 @@ class Outcome:
         merged: dict[str, list[MethodResult]] = {}
         for one in self.gathered.contenders if self.gathered else ():
             if one.baseline:
-                scores = [one.name, *(dict(cell) for cell in one.cells.values())]
+                scores = [one.name, *(dict(model.scores) for model in one.models)]
                 merged.setdefault(json.dumps(scores), []).append(one)
         found = []
         for first, *others in merged.values():

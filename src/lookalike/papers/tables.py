@@ -116,8 +116,8 @@ def _emphasize(cells: Sequence[dict[str, Cell]], metric: str, what: str) -> None
 def _about(outcome: Outcome) -> str:
     trainings = sum(len(row.trainings) for row in outcome.rows)
     trials = sum(len(row.trials) for row in outcome.rows)
-    known = (row.contender.classes.separate.values() for row in outcome.rows if row.contender)
-    classes = max((len(table.classes) for tables in known for table in tables), default=0)
+    models = [one for row in outcome.rows if row.contender for one in row.contender.models]
+    classes = max((len(one.classes.classes) for one in models if one.classes), default=0)
     return work(trainings, trials, classes)
 
 

@@ -9,8 +9,8 @@ import plotly.graph_objects as go
 
 from lookalike.compare.comparison import OnDataset, Tournament
 from lookalike.compare.contenders import MethodResult
-from lookalike.compare.power import POWER, Variances, variances
 from lookalike.compare.uncertainty import Bounds, Difference, Scope
+from lookalike.compare.variance import POWER, detectable
 from lookalike.report.charts import Chart, Point, Style, chart, colour
 from lookalike.report.formatting import metric_label, signed
 from lookalike.study.intervals import Interval
@@ -153,9 +153,13 @@ def property_charts(
 # Differences to the best.
 
 VERDICTS: dict[Scope, tuple[str, str, str]] = {
-    "other classes": ("wrong", "worse", "better"),
-    "these trainings": ("c4", "lower, these trainings only", "higher, these trainings only"),
-    "these classes": ("c4", "lower, these classes only", "higher, these classes only"),
+    "generalizes": ("wrong", "worse", "better"),
+    "these training runs": (
+        "c4",
+        "lower, these training runs only",
+        "higher, these training runs only",
+    ),
+    "this test set": ("c4", "lower, this test set only", "higher, this test set only"),
     "open": ("bare", "cannot be told apart", "cannot be told apart"),
 }
 """By scope: the colour, and the words for a method below and above the best."""
@@ -242,28 +246,12 @@ def difference_chart(part: OnDataset, metric: str) -> Chart:
 # What a larger study would see.
 
 
-def typical_variances(part: OnDataset) -> Variances | None:
-    """The median of each part of the variance, over the pairs of the best and another method."""
-    others = {one.name for one in part.trained}
-    pairs = [one for one in part.to_best if {one.better, one.worse} <= others]
-    known = [found for one in pairs if (found := variances(part.sample, one)) is not None]
-    if not known or not part.classes:
-        return None
-    trainings = [one.trainings for one in known if one.trainings is not None]
-    return Variances(
-        median(trainings) if trainings else None,
-        median(one.classes for one in known),
-        median(one.both for one in known),
-    )
-
-
 def power_sentence(part: OnDataset) -> str:
     """The smallest true difference that a study like this one sees; empty where it is unknown."""
-    typical = typical_variances(part)
-    if typical is None:
+    if not part.variances:
         return ""
-    count = len(part.differences)
-    least = 100 * float(typical.detectable(part.trainings, part.classes, count))
+    pairs = len(part.differences)
+    least = 100 * float(detectable(part.variances, part.trainings, part.classes, pairs))
     return (
         f"A study like this one tells a true difference of {least:.1f} points in "
         f"{100 * POWER:.0f} % of cases (by the median variance of the differences to the best)."
@@ -275,16 +263,16 @@ def power_chart(part: OnDataset, metric: str) -> Chart | None:
 
     None where scores per class were not kept or do not vary, or one method was trained.
     """
-    typical = typical_variances(part)
-    if typical is None:
+    known = part.variances
+    if not known:
         return None
     pairs = len(part.differences)
-    here = 100 * float(typical.detectable(part.trainings, part.classes, pairs))
+    here = 100 * float(detectable(known, part.trainings, part.classes, pairs))
     if here == 0:  # the same scores on every class
         return None
     classes = np.unique(np.geomspace(10, max(3000, 4 * part.classes), 60).round())
-    counts = [1] if typical.trainings is None else sorted({*TRAININGS, part.trainings})
-    curves = {n: 100 * typical.detectable(n, classes, pairs) for n in counts}
+    counts = [1] if known[0].runs is None else sorted({*TRAININGS, part.trainings})
+    curves = {n: 100 * detectable(known, n, classes, pairs) for n in counts}
     points = [
         Point(f"{n} training{'s' * (n != 1)}", float(number), float(value))
         for n, curve in curves.items()

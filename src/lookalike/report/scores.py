@@ -7,8 +7,7 @@ from typing import Any
 
 from lookalike.compare.audit import Audit, listed
 from lookalike.compare.comparison import OnDataset
-from lookalike.compare.contenders import MethodResult
-from lookalike.compare.sampling import class_bounds
+from lookalike.compare.contenders import MethodResult, class_bounds
 from lookalike.compare.uncertainty import Bounds
 from lookalike.report.formatting import (
     NOTHING,
@@ -49,7 +48,7 @@ def score_table(part: OnDataset, metrics: Sequence[str], which: Which = "separat
     bounds = {metric: class_bounds(part.contenders, metric, which) for metric in metrics}
     rows = [*part.trained, *part.baselines]
     scores = {one.name: {m: one.interval(m, which) for m in metrics} for one in rows}
-    several = any(len(one.cells) > 1 for one in part.trained)
+    several = any(len(one.models) > 1 for one in part.trained)
     told = {
         "trials": any(one.row and one.row.trials for one in part.trained),
         "trainings": several,
@@ -202,7 +201,7 @@ def _times(
     if len(counts) != 1:
         return f"all {unit}"
     (count,) = counts
-    models = {len(one.cells) // count for one in rows}
+    models = {len(one.models) // count for one in rows}
     if len(models) == 1 and models != {1}:
         what = "models" if unit == "whole studies" else "folds"
         return f"{count} {unit} of {models.pop()} {what}"
@@ -240,7 +239,7 @@ def telling_marks(row: str, audit: Audit, everyone: Iterable[str]) -> tuple[int,
 
 def _about(part: OnDataset) -> str:
     """How much work is behind the scores."""
-    trainings = sum(len(one.cells) for one in part.trained)
+    trainings = sum(len(one.models) for one in part.trained)
     trials = sum(len(one.row.trials) for one in part.contenders if one.row)
     counted = work(trainings, trials, part.classes)
     return "; ".join(filter(None, ("test scores in per cent", counted)))
@@ -256,7 +255,7 @@ def _facts(one: MethodResult) -> dict[str, Cell]:
     tested = epochs if chosen is None else chosen
     texts = {
         "trials": (f"{trials} ({failed} failed)" if failed else str(trials), trials),
-        "trainings": (str(len(one.cells)), len(one.cells)),
+        "trainings": (str(len(one.models)), len(one.models)),
         "seconds": (
             NOTHING if seconds is None else f"{seconds:,.{1 if seconds < 1000 else 0}f}",
             seconds,
