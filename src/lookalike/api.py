@@ -363,7 +363,7 @@ def report(
         title or title_of(gathered),
         leading_sentence(gathered),
         metric=metric,
-        anyway=allow_unfair,
+        allow_unfair=allow_unfair,
     )
     return page
 

@@ -170,7 +170,7 @@ def test_unfair_rows_say_how_they_differ(make_run, written):
     text = written(*runs)
     assert "Embedding size: 128 (a); 512 (b)." in text
     assert "(best)" not in text
-    assert "Ranked although it is not fair" in written(*runs, anyway=True)
+    assert "Ranked although it is not fair" in written(*runs, allow_unfair=True)
 
 
 def test_only_html_is_written(gathered, make_run, tmp_path):

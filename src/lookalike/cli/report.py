@@ -42,7 +42,7 @@ def report(
         leading_sentence(gathered),
         commands=[shlex.join(command)],
         metric=metric,
-        anyway=anyway,
+        allow_unfair=anyway,
         paper=compare_published,
     )
     for sentence in gathered.skipped:

@@ -94,7 +94,7 @@ def write_page(path: Path, outcome: Outcome, seed: int = 0) -> list[Path]:
         outcome.heading,
         "",
         commands=commands,
-        anyway=True,
+        allow_unfair=True,
         summary=sections,
         summary_title="Claims and published numbers",
         css=CSS,

@@ -150,7 +150,7 @@ def write_page(
     *,
     commands: Sequence[str] = (),
     metric: str | None = None,
-    anyway: bool = False,
+    allow_unfair: bool = False,
     paper: str | None = None,
     summary: Markup | Section | None = None,
     summary_title: str = "Why",
@@ -167,7 +167,7 @@ def write_page(
         lead: The sentence under the title.
         commands: The commands that give the same numbers.
         metric: What ranks; the study's own unless given, else map@r.
-        anyway: Rank rows that differ beyond the method, and say so.
+        allow_unfair: Rank rows that differ beyond the method, and say so.
         paper: A paper in whose table our rows are shown too.
         summary: Sections before the scores, with the id ``recommendation``.
         summary_title: What the link to them is called.
@@ -185,10 +185,10 @@ def write_page(
     if paper:
         papers.check_paper(paper, gathered.datasets)
     metric = metric or comparison.chosen_metric(gathered)
-    found = compare(gathered, metric, allow_unfair=anyway)
+    found = compare(gathered, metric, allow_unfair=allow_unfair)
     joined = None
     if any(one.concatenated for one in gathered.contenders):
-        joined = compare(gathered, metric, "concatenated", allow_unfair=anyway)
+        joined = compare(gathered, metric, "concatenated", allow_unfair=allow_unfair)
     styles = method_styles(gathered.contenders)
     shell = Shell(list(styles.values()), css)
     blocks = [_block(part, found, joined, gathered, styles, paper, seed) for part in found.datasets]
