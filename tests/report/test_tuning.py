@@ -40,7 +40,7 @@ def test_exact_ties_are_not_one_winner(gathered):
         replace(t, value=best + 0.01 if n in tied else t.value)
         for n, t in enumerate(first.row.trials)
     )
-    (found,) = tunings([replace(first, row=replace(first.row, trials=trials))])
+    (found,) = tunings([replace(first, rows=(replace(first.row, trials=trials),))])
     assert found.tie.startswith(f"{first.name}: 5 of 18 trials have exactly the same best score")
 
 
@@ -57,7 +57,7 @@ def test_contours_go_through_the_trials(gathered):
 def with_trials(contender, change):
     row = contender.row
     trials = tuple(replace(t, parameters=change(t, n)) for n, t in enumerate(row.trials))
-    return replace(contender, row=replace(row, trials=trials))
+    return replace(contender, rows=(replace(row, trials=trials),))
 
 
 @pytest.mark.parametrize(
