@@ -5,7 +5,7 @@ from lookalike.evaluation.inputs import unit_rows
 from lookalike.evaluation.metrics import check_metrics, diagnostic, needs_training, over_queries
 from lookalike.evaluation.neighbours import nearest
 from lookalike.evaluation.ranks import Ranks
-from lookalike.evaluation.reranking import RERANKINGS, AlphaExpansion, KReciprocal
+from lookalike.evaluation.reranking import AlphaExpansion, KReciprocal
 from lookalike.evaluation.results import ClassScores, Evaluation, WorstQuery
 from lookalike.evaluation.scoring import evaluate, score
 from lookalike.evaluation.space import (
@@ -19,7 +19,6 @@ from lookalike.registry import METRICS
 
 __all__ = [
     "METRICS",
-    "RERANKINGS",
     "AlphaExpansion",
     "ClassScores",
     "DistanceHistogram",
