@@ -130,7 +130,7 @@ def large(with_pml: bool, rounds: int) -> list[Target]:
     share = min(own) / min(bare)
     size = "60,500 x 512, 5 a class"
     targets = [
-        Target(f"{size}: time / bare full product", f"{share:.2f}", "<= 0.8", share <= 0.8),
+        Target(f"{size}: time / bare full product", f"{share:.2f}", "<= 0.6", share <= 0.6),
         Target(f"{size}: extra memory", f"{memory:.0f} MB", "<= 600 MB", memory <= 600),
     ]
     if with_pml:
@@ -166,10 +166,10 @@ def small(rounds: int) -> list[Target]:
     few = f'k="max_bin_count" ({min(lean):.2f} s; the bare product alone takes {bare:.3f} s)'
     what = "5,900 x 128, 59 a class: speed against PML's three metrics"
     return [
-        Target(f"{what}, {how}", f"{ratio:.1f} x", ">= 8 x", ratio >= 8)
-        for how, ratio in (
-            ("as it comes (k=None)", min(usual) / min(own)),
-            (few, min(lean) / min(own)),
+        Target(f"{what}, {how}", f"{ratio:.1f} x", f">= {asked} x", ratio >= asked)
+        for how, ratio, asked in (
+            ("as it comes (k=None)", min(usual) / min(own), 8),
+            (few, min(lean) / min(own), 1),
         )
     ]
 
@@ -229,7 +229,7 @@ def write(targets: list[Target]) -> None:
         "",
         "The first figure depends on the embeddings: the more wrong answers stand above the",
         "relevant items, the more there is to count. Much noisier points (Recall@1 0.05) may miss",
-        "0.8.",
+        "it.",
         "",
     ]
     PAGE.parent.mkdir(parents=True, exist_ok=True)
