@@ -17,8 +17,7 @@ import faiss
 import numpy as np
 import torch
 
-from lookalike.progress import Watcher
-from lookalike.search.ingest import import_vectors, open_or_create
+from lookalike.search.ingest import import_vectors
 from lookalike.search.vector_files import open_vectors
 
 
@@ -81,8 +80,7 @@ def measure(vectors, folder):
     bare_faiss(vectors, folder / "bare.faiss")
     built = time.perf_counter() - start
     start = time.perf_counter()
-    index = open_or_create(str(folder / "imported"), None, vectors.shape[1])
-    import_vectors(index, open_vectors(folder / "given.npy"), Watcher())
+    index, _ = import_vectors(str(folder / "imported"), open_vectors(folder / "given.npy"))
     imported = time.perf_counter() - start
     return Importing(len(vectors), imported, written, built, index.approximation or "exact")
 

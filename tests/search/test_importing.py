@@ -17,7 +17,7 @@ from lookalike.errors import BadInput
 from lookalike.inference.job import Options
 from lookalike.inference.source import open_source
 from lookalike.search import Index
-from lookalike.search.ingest import embed_into, import_into, import_vectors, open_or_create
+from lookalike.search.ingest import embed_into, import_vectors, open_or_create
 from lookalike.search.vector_files import open_vectors
 
 ROWS, DIM = 57, 12
@@ -34,8 +34,7 @@ def unit(numbers):
 
 
 def imported(tmp_path, given, name="i", **options):
-    index = open_or_create(str(tmp_path / name), given.embedder, given.dim)
-    return index, import_vectors(index, given, **options)
+    return import_vectors(str(tmp_path / name), given, **options)
 
 
 def counts(done):
@@ -117,11 +116,11 @@ def test_vectors_that_cannot_be_compared(tmp_path, numbers, row, value, words):
     np.save(tmp_path / "v.npy", numbers)
     given = open_vectors(tmp_path / "v.npy")
     with pytest.raises(BadInput, match=words):
-        import_into(str(tmp_path / "new"), given, None)
+        import_vectors(str(tmp_path / "new"), given)
     assert not (tmp_path / "new").exists()
-    index = open_or_create(str(tmp_path / "i"), None, DIM)
+    open_or_create(str(tmp_path / "i"), None, DIM)
     with pytest.raises(BadInput, match=words):
-        import_vectors(index, given, block=10)
+        import_vectors(str(tmp_path / "i"), given, block=10)
     assert len(Index.open(tmp_path / "i")) == 0
 
 
@@ -190,26 +189,25 @@ def test_labels_that_are_bytes_or_empty(tmp_path, numbers):
 def test_the_same_again_and_changes(tmp_path, numbers):
     np.savez(tmp_path / "v.npz", vectors=numbers, ids=np.arange(ROWS))
     index, _ = imported(tmp_path, open_vectors(tmp_path / "v.npz"), block=20)
-    again = import_vectors(index, open_vectors(tmp_path / "v.npz"), block=20)
+    _, again = imported(tmp_path, open_vectors(tmp_path / "v.npz"), block=20)
     assert counts(again) == (0, 0, ROWS)
     numbers[7] = -numbers[7]
     more = np.concatenate([numbers, numbers[:1]])
     np.savez(tmp_path / "v.npz", vectors=more, ids=np.arange(ROWS + 1))
-    third = import_vectors(index, open_vectors(tmp_path / "v.npz"), block=20)
+    _, third = imported(tmp_path, open_vectors(tmp_path / "v.npz"), block=20)
     assert counts(third) == (1, 1, ROWS - 1)
     assert len(Index.open(index.place)) == ROWS + 1
     np.save(tmp_path / "wide.npy", np.ones((2, DIM + 1)))
     with pytest.raises(BadInput, match="vectors of 12 numbers, not 13"):
-        import_vectors(index, open_vectors(tmp_path / "wide.npy"))
+        imported(tmp_path, open_vectors(tmp_path / "wide.npy"))
 
 
 def test_fewer_bits(tmp_path, numbers, unit):
     np.save(tmp_path / "v.npy", numbers)
     given = open_vectors(tmp_path / "v.npy")
-    index = open_or_create(str(tmp_path / "i"), None, DIM, "float16")
-    import_vectors(index, given)
+    index, _ = imported(tmp_path, given, dtype="float16")
     np.testing.assert_allclose(in_order(index), unit, atol=2e-2)
-    assert import_vectors(index, given).unchanged == ROWS
+    assert imported(tmp_path, given)[1].unchanged == ROWS
     with pytest.raises(BadInput, match="stores float16, not float32"):
         open_or_create(str(tmp_path / "i"), None, DIM, "float32")
 
@@ -252,8 +250,7 @@ def test_postgres(tmp_path, embedder, photos, postgres):
     embed_into(index, open_source(photos), Options(device="cpu"))
     assert len(Index.open(place)) == 12
     Index.create(tmp_path / "v", embedder, photos)
-    found = open_or_create(place, embedder, embedder.dim)
-    done = import_vectors(found, open_vectors(tmp_path / "v"))
+    _, done = import_vectors(place, open_vectors(tmp_path / "v"))
     assert done.unchanged == 12
 
 
@@ -264,11 +261,10 @@ def test_killed_and_continued(tmp_path):
     place = tmp_path / "i"
     program = f"""
 from pathlib import Path
-from lookalike.search.ingest import import_vectors, open_or_create
+from lookalike.search.ingest import import_vectors
 from lookalike.search.vector_files import open_vectors
 
-index = open_or_create({str(place)!r}, None, {DIM})
-import_vectors(index, open_vectors(Path({str(tmp_path / "v.npy")!r})), block=50)
+import_vectors({str(place)!r}, open_vectors(Path({str(tmp_path / "v.npy")!r})), block=50)
 """
     process = subprocess.Popen([sys.executable, "-c", program])
     while not ((place / "index.json").exists() and len(Index.open(place))):
@@ -280,7 +276,7 @@ import_vectors(index, open_vectors(Path({str(tmp_path / "v.npy")!r})), block=50)
     before = len(index)
     assert 0 < before < 4_000
     assert before % 50 == 0
-    done = import_vectors(index, open_vectors(tmp_path / "v.npy"))
+    _, done = imported(tmp_path, open_vectors(tmp_path / "v.npy"))
     assert (done.new, done.changed, done.unchanged) == (4_000 - before, 0, before)
     assert sorted(map(int, Index.open(place).paths)) == list(range(4_000))
 

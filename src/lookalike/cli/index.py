@@ -146,14 +146,14 @@ def import_(
     If interrupted, the same command continues. Into an index of the same model it adds; a vector
     whose path is there already replaces the former one.
     """
-    from lookalike.search.ingest import import_into
+    from lookalike.search.ingest import import_vectors
     from lookalike.search.vector_files import open_vectors
 
     place = place_of(output, store)
     given = open_vectors(vectors, table)
     with ConsoleWatcher() as watcher:
         model = given.embedder
-        found, done = import_into(place, given, model, stored, watcher)
+        found, done = import_vectors(place, given, stored, watcher)
         if model is not None:
             keep_for_quick_start(model)
     print_added(found, done, as_json)

@@ -22,7 +22,7 @@ from lookalike.search.index import Index
 from lookalike.search.items import Added, Precision, Record, Skipped, records_of
 from lookalike.search.vector_files import VectorFile
 
-__all__ = ["embed_into", "import_into", "import_vectors", "open_or_create"]
+__all__ = ["embed_into", "import_vectors", "open_or_create"]
 
 SECONDS_BETWEEN_COMMITS = 60.0
 LISTED = 65_536
@@ -118,60 +118,35 @@ def _stored(index: Index, records: Sequence[Record]) -> tuple[NDArray[np.int64],
 
 
 def import_vectors(
-    index: Index, given: VectorFile, watcher: Watcher | None = None, *, block: int = BLOCK
-) -> Added:
-    """Put vectors into an index; those that it has already are left alone.
-
-    Blocks are committed one by one and search is made fast once, at the end.
-
-    Args:
-        index: Made by the same model, or by none.
-        given: The vectors.
-        watcher: Is told the progress.
-        block: Rows of one commit.
-
-    Returns:
-        How many vectors were new, changed and unchanged.
-
-    Raises:
-        BadInput: A vector is not finite or zero, or the index is of another size; nothing is
-            imported then.
-    """
-    watcher = watcher or Watcher()
-    given.check(watcher)
-    return _import(index, given, watcher, block)
-
-
-def import_into(
     place: str,
     given: VectorFile,
-    embedder: Embedder | None,
     dtype: Precision | None = None,
     watcher: Watcher | None = None,
+    *,
+    block: int = BLOCK,
 ) -> tuple[Index, Added]:
-    """As :func:`import_vectors`, into the index at a place, which is created where there is none.
+    """Put vectors into the index at a place, which is created where there is none.
+
+    Those that it has already are left alone. Blocks are committed one by one and search is made
+    fast once, at the end.
 
     Args:
         place: A folder, or ``postgresql://...#name``.
         given: The vectors.
-        embedder: The model that made them; None: it is unknown.
         dtype: The type of the stored vectors; None: float32, or what the index has.
         watcher: Is told the progress.
+        block: Rows of one commit.
 
     Returns:
         The index, and how many vectors were new, changed and unchanged.
 
     Raises:
-        BadInput: As :func:`import_vectors` and :func:`open_or_create`; no index is created then.
+        BadInput: A vector is not finite or zero, or as :func:`open_or_create`; nothing is imported
+            and no index created then.
     """
     watcher = watcher or Watcher()
     given.check(watcher)
-    index = open_or_create(place, embedder, given.dim, dtype)
-    return index, _import(index, given, watcher, BLOCK)
-
-
-def _import(index: Index, given: VectorFile, watcher: Watcher, block: int) -> Added:
-    """Import vectors that were checked."""
+    index = open_or_create(place, given.embedder, given.dim, dtype)
     if index.dim != given.dim:
         raise BadInput(
             f"the index '{index.place}' holds vectors of {index.dim} numbers, not {given.dim}"
@@ -186,7 +161,7 @@ def _import(index: Index, given: VectorFile, watcher: Watcher, block: int) -> Ad
         seen += len(records)
         watcher.stage("importing", seen, given.rows)
     index.optimize(watcher)
-    return done
+    return index, done
 
 
 def _changed(
