@@ -222,9 +222,13 @@ def test_two_compactions_exclude_each_other(bare, monkeypatch):
 def test_the_files_of_a_running_compaction_stay_and_those_of_a_killed_one_go(bare):
     work = bare.store.folder / "segments" / "m000099" / "items.arrow"
     work.parent.mkdir()
-    work.touch()
+    (bare.store.folder / "segments" / "s000099").mkdir()
     with store.compacting(bare.store.folder):
         bare.commit(records(0, 1), clustered(1))
+        assert work.parent.exists()
+        assert not (bare.store.folder / "segments" / "s000099").exists()
+        work.touch()
+        bare.commit([], clustered(0))
         assert work.exists()
     bare.commit(records(1, 2), clustered(1))
     assert not work.parent.exists()

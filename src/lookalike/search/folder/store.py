@@ -63,10 +63,11 @@ GROWTH = 4
 MERGED = r"m\d{6,}"
 CELLS = r"(cells|centroids)-\d{6,}\.npy|lists-\d{6,}\.bin"
 OURS = re.compile(
-    rf"(s\d{{6,}}|{MERGED})/({re.escape(VECTORS)}|{re.escape(ITEMS)}|removed-\d{{6,}}\.npy|{CELLS})"
+    rf"(s\d{{6,}}|{MERGED})"
+    rf"(/({re.escape(VECTORS)}|{re.escape(ITEMS)}|removed-\d{{6,}}\.npy|{CELLS}))?"
 )
-"""The files of segments as writers name them; nothing else is ever removed."""
-OF_COMPACTION = re.compile(rf"{MERGED}/.*|.*/({CELLS})")
+"""Segments and their files as writers name them; nothing else is ever removed."""
+OF_COMPACTION = re.compile(rf"{MERGED}(/.*)?|.*/({CELLS})")
 """Those that are written without the write lock."""
 
 
@@ -249,15 +250,17 @@ def tidy(folder: Path, manifest: Manifest, compactor: bool) -> None:
     for draft in folder.glob(f".{NAME}.????????"):
         draft.unlink(missing_ok=True)
     used = {name.removeprefix(f"{SEGMENTS}/") for name in manifest.files}
-    found = {path.relative_to(home).as_posix() for path in home.glob("*/*")}
+    used |= {segment.name for segment in manifest.segments}
+    found = {path.relative_to(home).as_posix() for path in (*home.iterdir(), *home.glob("*/*"))}
     stale = {name for name in found - used if OURS.fullmatch(name)}
     merging = {name for name in stale if OF_COMPACTION.fullmatch(name)}
     with nullcontext(True) if compactor or not merging else compacting(folder, 0.0) as mine:
-        for name in stale if mine else stale - merging:
-            (home / name).unlink(missing_ok=True)
-        for name in {name.partition("/")[0] for name in stale}:
-            with suppress(OSError):  # it is in use, or holds what is not ours
-                (home / name).rmdir()
+        for name in sorted(stale if mine else stale - merging, reverse=True):
+            if "/" in name:
+                (home / name).unlink(missing_ok=True)
+            else:
+                with suppress(OSError):  # it holds what is not ours
+                    (home / name).rmdir()
 
 
 def written(
