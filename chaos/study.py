@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from lookalike.study.ledger import DATABASE
-from lookalike.study.result_files import load_results
+from lookalike.study.methods import SHRINKS
+from lookalike.study.table import DATABASE, load_results
 
 __all__ = [
     "TASKS",
@@ -22,8 +22,8 @@ __all__ = [
 ]
 
 METHODS, TRIALS, FOLDS, REPEATS = ("triplet", "proxy-anchor"), 3, 2, 1
-TASKS = 1 + len(METHODS) * (TRIALS * FOLDS + REPEATS)
-"""The baselines, and of each method a task for each fold of a trial and for each repeat."""
+TASKS = 3 + len(SHRINKS) * FOLDS + len(METHODS) * (TRIALS * FOLDS + REPEATS)
+"""Of each method, and of LDA, a task for each fold of a trial, and each repeat; three baselines."""
 
 
 def write_study(folder: Path, pictures: Path) -> Path:
@@ -69,7 +69,7 @@ def findings(results: Path) -> list[dict[str, Any]]:
 def records(results: Path) -> int:
     """How many tasks of a study are done; 0 while it has no database."""
     with suppress(sqlite3.Error):
-        return int(query(results, "select count(*) from records")[0][0])
+        return int(query(results, "select count(*) from tasks")[0][0])
     return 0
 
 
@@ -82,23 +82,9 @@ def query(results: Path, statement: str) -> list[Any]:
 
 def ledger_problems(results: Path) -> list[str]:
     """Tasks that the database does not have, or has too many of, or that failed."""
-    rows = query(results, "select key, record from records")
+    rows = query(results, "select trial, fold, repeat, facts from tasks")
     problems = [] if len(rows) == TASKS else [f"{len(rows)} tasks instead of {TASKS}"]
-    for key, record in rows:
-        if "error" in (values := json.loads(record)):
-            problems.append(f"{key}: {values['error']}")
-    return problems + optuna_problems(results)
-
-
-def optuna_problems(results: Path) -> list[str]:
-    """Trials that Optuna's own tables do not have, or have twice."""
-    counts = query(
-        results,
-        "select s.study_name, count(t.trial_id) from studies s "
-        "left join trials t on t.study_id = s.study_id group by s.study_name",
-    )
-    found = [f"Optuna has {number} trials of {name}" for name, number in counts
-             if number != TRIALS]  # fmt: skip
-    if len(counts) != len(METHODS):
-        found.append(f"Optuna has {len(counts)} studies instead of {len(METHODS)}")
-    return found
+    for *key, facts in rows:
+        if error := json.loads(facts)["error"]:
+            problems.append(f"{key}: {error}")
+    return problems

@@ -130,7 +130,102 @@ def keyed(postgres):
 
 
 @pytest.fixture(scope="session")
-def make_study():
+def save_study():
+    """Write made-up results as the tasks that would have found them.
+
+    ``classes`` has scores per test class of rows, by data set and label, and of baselines, by group
+    and name.
+    """
+    from dataclasses import fields
+
+    from lookalike.study.records import JOINED, Record, TaskKey
+    from lookalike.study.results import PlannedRow, best_trial
+    from lookalike.study.table import open_table
+
+    def tables(classes, repeat):
+        found = {fold: one for (at, fold), one in classes.separate.items() if at == repeat}
+        joined = classes.concatenated.get(repeat)
+        return found if joined is None else found | {JOINED: joined}
+
+    def tested(one, chosen):
+        scores = {fold: dict(found) for fold, found in enumerate(one.separate)}
+        for fold, value in enumerate(one.validation):
+            scores[fold] = {chosen: value} | scores.get(fold, {})
+        if len(one.separate) > 1 or one.concatenated != one.separate[0]:
+            scores[JOINED] = dict(one.concatenated)
+        return scores
+
+    def tried(trial, folds, chosen):
+        """The records of a trial; a failed one failed in its last fold."""
+        facts = {"parameters": trial.parameters, "seconds": trial.seconds}
+        values = trial.folds or (trial.value,) * folds
+        if trial.state == "failed":
+            values = trial.folds[: folds - 1]
+            yield len(values), Record(error=trial.error, **facts)
+            facts["seconds"] = 0.0
+        for fold, value in enumerate(values):
+            scores = {chosen: value}
+            if trial.last:
+                scores[f"last {chosen}"] = trial.last[fold]
+            pruned = trial.state == "pruned" and fold + 1 == len(values)
+            yield fold, Record({fold: scores}, pruned=pruned, **facts)
+            facts["seconds"] = 0.0
+
+    def save(results, classes=None):
+        known = {row.key: row for row in results.planned}
+        begun = {}
+        for row in results.rows:
+            own = {f.name: getattr(row, f.name) for f in fields(PlannedRow) if hasattr(row, f.name)}
+            folds = max([len(one.separate) for one in row.repeats], default=1)
+            asked = known.get((row.dataset, row.label))
+            folds = asked.folds if asked else folds
+            asked = row.trials_asked, row.repeats_asked
+            changes = dict(zip(("trials", "repeats"), asked, strict=True)) | {"folds": folds}
+            begun[row.dataset, row.label] = PlannedRow(**own | changes)
+        with open_table(results.folder) as table:
+            table.connection.execute("PRAGMA synchronous = OFF")
+            bases = [
+                PlannedRow(
+                    row.dataset, row.baseline, {}, int(bool(row.parameters)), 1,
+                    max(1, len(row.separate)), metric=results.metric, group=row.group,
+                    baseline=True, dim=row.dim,
+                )
+                for row in results.baselines
+            ]  # fmt: skip
+            planned = [begun.get(key, row) for key, row in known.items()]
+            head = {name: getattr(results, name) for name in ("name", "metric", "study", "facts")}
+            table.write_plan(head, [*bases, *planned])
+            for plan, row in zip(bases, results.baselines, strict=True):
+                chosen = f"validation {results.metric}"
+                found = {f"model.head_{key}": value for key, value in row.parameters.items()}
+                for fold, value in enumerate(row.validation if found else ()):
+                    record = Record({fold: {chosen: value}}, parameters=found)
+                    table.add(plan, TaskKey(0, fold), record)
+                kept = (classes or {}).get((row.group, row.baseline))
+                kept = {} if kept is None else tables(kept, 0)
+                record = Record(tested(row, chosen), row.seconds, classes=kept)
+                table.add(plan, TaskKey(0, repeat=0), record)
+            for row in results.rows:
+                plan, chosen = begun[row.dataset, row.label], f"validation {row.metric}"
+                for trial in row.trials:
+                    for fold, record in tried(trial, plan.folds, chosen):
+                        table.add(plan, TaskKey(trial.number, fold), record)
+                best = best_trial(row.trials, row.trials_asked)
+                kept = (classes or {}).get((row.dataset, row.label))
+                for one in row.repeats:
+                    record = Record(
+                        tested(one, chosen), one.seconds, seed=one.seed, runs=one.runs,
+                        asked=row.trials_asked,
+                        classes={} if kept is None else tables(kept, one.number),
+                    )  # fmt: skip
+                    table.add(plan, TaskKey(best.number, repeat=one.number), record)
+        return results.folder
+
+    return save
+
+
+@pytest.fixture(scope="session")
+def make_study(save_study):
     """Write the results of a study: true scores of methods, plus noise that depends on a seed.
 
     ``classes`` test classes, 0 for results of versions that did not keep scores per class;
@@ -140,13 +235,12 @@ def make_study():
 
     from lookalike.config import parse
     from lookalike.evaluation.class_table import ClassTable
-    from lookalike.study.classes import RowClasses
-    from lookalike.study.result_files import write_baselines, write_method, write_study
     from lookalike.study.results import (
         BaselineRow,
         MethodRow,
         PlannedRow,
         Repeat,
+        RowClasses,
         StudyResults,
         Trial,
     )
@@ -261,8 +355,6 @@ def make_study():
             name=name,
             metric="map@r",
             study={"name": name} | ({} if seed is None else {"seed": seed}),
-            datasets=tuple(datasets),
-            methods=tuple(methods),
             planned=tuple(
                 PlannedRow(row.dataset, row.method, {}, trials, repeats, folds) for row in rows
             ),
@@ -270,20 +362,13 @@ def make_study():
             baselines=tuple(bases),
             facts={dataset: {"fingerprint": f"{dataset}-0123456789"} for dataset in datasets},
         )
-        write_study(results)
         rng = np.random.default_rng(6)
-        for row in rows:
-            found = tables(rng, row.repeats, classes, spread) if classes else None
-            write_method(folder, row, found)
-        for dataset in datasets:
-            found = tuple(row for row in bases if row.dataset == dataset)
-            known = {
-                (row.group, row.baseline): tables(rng, [row], classes, spread)
-                for row in found
-                if classes
-            }
-            write_baselines(folder, dataset, found, known)
-        return folder
+        found = {}
+        for row in rows if classes else ():
+            found[row.dataset, row.label] = tables(rng, row.repeats, classes, spread)
+        for row in bases if classes else ():
+            found[row.group, row.baseline] = tables(rng, [row], classes, spread)
+        return save_study(results, found)
 
     return make
 
@@ -399,7 +484,7 @@ def pictures(coloured_noise):
 @pytest.fixture(scope="session")
 def in_process():
     """An executor of studies that does tasks in this process: no worker has to be started."""
-    from lookalike.study.runner import TaskResult, TaskRunner
+    from lookalike.study.tasks import TaskResult, TaskRunner
 
     class InProcess:
         """Does one task after the other; after ``most`` of them it is interrupted."""
@@ -425,7 +510,7 @@ def in_process():
         def submit(self, task):
             if len(self.done) == self.most:
                 raise KeyboardInterrupt
-            self.done.append(task.key)
+            self.done.append(task)
             self.given.append(task)
 
         def wait(self, timeout):

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from lookalike.study.table import load_results
 from tests import commands
 
-PRIVATE = ("config.yaml", "study.db", "study.db-wal", "study.db-shm")
+PRIVATE = ("config.yaml",)
 USER = "annabelle-private"
 TINY = (
     *("model.network=small-cnn", "model.weights=none", "model.dim=8", "data.transform=small"),
@@ -80,7 +81,8 @@ def test_a_study_and_its_page(home):
     (home / "study.yaml").write_text(STUDY.format(photos=home / "photos"))
     run(home, "study", "run", str(home / "study.yaml"), "--workers", "1")
     run(home, "report", "results/shown", "-o", "page.html")
-    assert list((home / "work" / "results" / "shown").rglob("fails.json"))
+    (row,) = load_results(home / "work" / "results" / "shown").rows
+    assert row.errors or row.failed
     assert leaks(home / "work") == []
 
 

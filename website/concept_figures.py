@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import lookalike as la
 from lookalike import published
-from lookalike.study.result_files import load_results
+from lookalike.study.table import load_results
 from website.figures import BLUE, GREY, RED, new_figure, save
 
 ROOT = Path(__file__).parents[1]

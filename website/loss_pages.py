@@ -11,8 +11,8 @@ from lookalike.losses import tuned
 from lookalike.published import read_table
 from lookalike.registry import LOSSES, Entry
 from lookalike.study.config import shipped_methods
-from lookalike.study.result_files import load_results
 from lookalike.study.results import MethodRow, StudyResults
+from lookalike.study.table import load_results
 from website import curves
 from website.loss_tables import formula_of
 from website.markdown import formula, table
@@ -149,7 +149,7 @@ def _range(given: Any) -> str:
 @cache
 def _studies() -> tuple[StudyResults, ...]:
     """Every stored study of this repository."""
-    folders = sorted(path.parent for path in (ROOT / "results").rglob("study.json"))
+    folders = sorted(path.parent for path in (ROOT / "results").rglob("study.db"))
     return tuple(load_results(folder) for folder in folders)
 
 

@@ -53,7 +53,7 @@ class Results(Fuzzer):
     def short_study(self, place: Path) -> Path:
         """The first data set of a stored study."""
         stored = shipped_folder("results")
-        source = next(path.parent for path in sorted(stored.glob("*/study.json")))
+        source = next(path.parent for path in sorted(stored.glob("*/study.db")))
         shutil.copytree(source, place)
         return place
 
@@ -65,7 +65,7 @@ class Results(Fuzzer):
             shutil.rmtree(place, ignore_errors=True)
             shutil.copytree(source, place, symlinks=True)
             files = sorted(path for path in place.rglob("*") if path.is_file())
-            files = [path for path in files if path.name != ".lock" and path.suffix != ".db"]
+            files = [path for path in files if path.suffix != ".lock" and path.name != ".lock"]
             path = random.choice(files)
             kind = ("run " if source == self.run else "study ") + path.suffix
             if path.suffix == ".json":

@@ -10,7 +10,7 @@ from chaos.checks import failure, moment, unexpected
 from chaos.commands import fork
 from chaos.pictures import make_pictures
 from chaos.scenario import Outcome, Scenario, Unit
-from lookalike.study.result_files import load_results
+from lookalike.study.table import load_results
 
 
 class ReproduceKills(Scenario):

@@ -36,9 +36,8 @@ from lookalike.report.scores import main_table
 from lookalike.report.tables import Table, as_csv, as_html, as_markdown
 from lookalike.runs.run import Run
 from lookalike.search.index import Index
-from lookalike.study.clock import Clock
 from lookalike.study.config import load_study
-from lookalike.study.driver import run_study
+from lookalike.study.driver import Clock, run_study
 from lookalike.study.local import LocalExecutor
 from lookalike.study.results import StudyResults
 from lookalike.training import train as train_run

@@ -10,7 +10,7 @@ from lookalike.choose.chooser import choose
 from lookalike.choose.page import write_outcome
 from lookalike.config import load
 from lookalike.errors import BadInput, LookalikeError
-from lookalike.study.clock import Clock
+from lookalike.study.driver import Clock
 from lookalike.training import train
 
 
@@ -53,7 +53,7 @@ def test_the_same_call_resumes(chosen, in_process):
     resumed = chosen(executor=lambda: second)
     assert len(killed.done) == 7
     assert second.done
-    assert not set(killed.done) & set(second.done)
+    assert not {one.name for one in killed.done} & {one.name for one in second.done}
     third = in_process(0)  # would be interrupted by its first task
     again = chosen(executor=lambda: third).decision
     assert again.candidates == resumed.decision.candidates
@@ -77,7 +77,7 @@ class BusyAfter(Clock):
 def test_what_there_was_no_time_for_is_named(chosen, few_candidates, in_process):
     first, second = few_candidates
     pool = in_process()
-    found = chosen(BusyAfter(pool, 2 * 2), lambda: pool)  # settings and folds of the first
+    found = chosen(BusyAfter(pool, 22), lambda: pool)  # LDA's 9 x 2, and 2 x 2 of the first
     assert found.not_tried == (second,)
     assert first in {one.name for one in found.decision.candidates}
     assert any(f"Not tried for lack of time: {second};" in line for line in words.limits(found))

@@ -1,30 +1,41 @@
+from dataclasses import replace
+from statistics import fmean
 from types import SimpleNamespace
 
 import pytest
 
 from lookalike.choose.decision import decide, validated_gains
 from lookalike.compare.contenders import gather
-from lookalike.files import read_json, write_json
 from lookalike.study.results import Trial
+from lookalike.study.table import class_scores, load_results
 
 
 def decision(folder, metric="recall@1"):
     return decide(gather([folder]), metric)
 
 
-def set_validation(folder, method, value, *, last=None):
-    """Change what validation said of a method; its test scores stay.
+@pytest.fixture
+def set_validation(save_study):
+    """Change what validation said of a method; its test scores stay."""
 
-    ``last``: of the last epoch of each fold, where it differs from the best.
-    """
-    path = folder / "glyphs" / f"{method}.json"
-    row = read_json(path)
-    for trial in row["trials"]:
-        if trial["state"] == "complete":
-            trial["folds"] = [value] * len(trial["folds"])
-            trial["last"] = [value if last is None else last] * len(trial["folds"])
-            trial["value"] = value
-    write_json(path, row | {"validation": value}, sealed=True)
+    def change(folder, method, folds, last=None):
+        """``last``: of the last epoch of each fold, where it differs from the best."""
+        found = load_results(folder)
+        kept = {(row.dataset, row.label): class_scores(folder, row) for row in found.rows}
+        kept |= {(row.group, row.baseline): class_scores(folder, row) for row in found.baselines}
+        rows = []
+        for row in found.rows:
+            trials = [
+                replace(one, folds=tuple(folds), last=tuple(last or folds), value=fmean(folds))
+                if row.method == method and one.state == "complete"
+                else one
+                for one in row.trials
+            ]
+            rows.append(replace(row, trials=tuple(trials)))
+        (folder / "study.db").unlink()
+        save_study(replace(found, rows=tuple(rows)), kept)
+
+    return change
 
 
 def untrained_validation(folder):
@@ -40,8 +51,8 @@ def study(make_study, tmp_path):
     )
 
 
-def test_training_that_is_shown_to_help_is_recommended(study):
-    set_validation(study, "multi-similarity", 0.95)
+def test_training_that_is_shown_to_help_is_recommended(study, set_validation):
+    set_validation(study, "multi-similarity", [0.95] * 4)
     found = decision(study)
     assert found.training_helps
     assert found.confirmed
@@ -53,16 +64,18 @@ def test_training_that_is_shown_to_help_is_recommended(study):
     assert (found.test_classes, found.trainings) == (40, 5)
 
 
-def test_validation_chooses_and_not_the_test(study):
-    set_validation(study, "contrastive", 0.95)  # the test says that multi-similarity is better
+def test_validation_chooses_and_not_the_test(study, set_validation):
+    set_validation(
+        study, "contrastive", [0.95] * 4
+    )  # the test says that multi-similarity is better
     found = decision(study)
     assert found.trained.name == "contrastive"
     assert found.candidates[0].name == "contrastive"
 
 
-def test_validation_decides_whether_to_train_and_the_test_only_reports(study):
+def test_validation_decides_whether_to_train_and_the_test_only_reports(study, set_validation):
     """The test says that triplet is worse than LDA; it is read once, after the decision."""
-    set_validation(study, "triplet", 0.95)
+    set_validation(study, "triplet", [0.95] * 4)
     found = decision(study)
     assert found.trained.name == found.chosen.name == "triplet"
     assert found.training_helps
@@ -70,9 +83,11 @@ def test_validation_decides_whether_to_train_and_the_test_only_reports(study):
     assert found.gain.better == "LDA, shrunk"
 
 
-def test_the_best_epoch_of_a_fold_does_not_show_that_training_helps(study):
+def test_the_best_epoch_of_a_fold_does_not_show_that_training_helps(study, set_validation):
     """The best of its epochs never loses to its start: the last one decides."""
-    set_validation(study, "multi-similarity", 0.95, last=min(untrained_validation(study)) - 0.01)
+    set_validation(
+        study, "multi-similarity", [0.95] * 4, [min(untrained_validation(study)) - 0.01] * 4
+    )
     found = decision(study)
     assert found.trained.name == "multi-similarity"
     assert found.confirmed  # of no effect: the test does not decide
@@ -96,13 +111,10 @@ def test_settings_of_a_fold_are_chosen_on_the_others():
     assert validated_gains([], (0.2, 0.2)) == []
 
 
-def test_a_gain_in_some_folds_only_is_not_recommended(study):
-    path = study / "glyphs" / "multi-similarity.json"
-    row, base = read_json(path), untrained_validation(study)
-    for one in row["trials"]:
-        if one["state"] == "complete":
-            one["folds"] = [score + 0.3 * (-1) ** at for at, score in enumerate(base)]
-    write_json(path, row | {"validation": 0.95}, sealed=True)
+def test_a_gain_in_some_folds_only_is_not_recommended(study, set_validation):
+    base = untrained_validation(study)
+    folds = [score + 0.1 + 0.3 * (-1) ** at for at, score in enumerate(base)]
+    set_validation(study, "multi-similarity", folds)
     found = decision(study)
     assert found.trained.name == "multi-similarity"
     assert found.validated.low < 0

@@ -269,7 +269,7 @@ def test_what_comes_with_the_package_is_found_in_any_folder(lookalike, tmp_path,
     found = json.loads(lookalike("compare", "results/laptop-reality-check", "--json").stdout)
     assert found["datasets"]
     refused = lookalike("study", "status", "recipes/studies/tiny.yaml")
-    assert "study.json" in refused.stderr  # read, but never run here
+    assert "study.db" in refused.stderr  # read, but never run here
 
 
 def test_latest_leads_to_the_last_run_and_is_no_run_of_its_own(lookalike, tmp_path, monkeypatch):

@@ -2,15 +2,17 @@
 
 import json
 import shutil
+import sqlite3
 import statistics
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from lookalike.config import load
-from lookalike.study.result_files import load_results
+from lookalike.study.table import load_results
 from lookalike.training import Run
 
 AUDITS = Path(__file__).parents[2] / "docs" / "audits"
@@ -125,9 +127,12 @@ def test_outdated_rows_of_a_stored_study_are_marked_everywhere(lookalike, tmp_pa
     study = tmp_path / "study"
     shutil.copytree(RESULTS / "cub-last-stage", study)
     for method in ("contrastive-embed", "contrastive-feature"):
-        path = study / "cub" / f"{method}.json"
-        row = json.loads(path.read_text(encoding="utf-8"))
-        path.write_text(json.dumps(row | {"outdated": "mixed otherwise"}), encoding="utf-8")
+        with closing(sqlite3.connect(study / "study.db")) as database, database:
+            database.execute(
+                "UPDATE rows SET settings = json_set(settings, '$.outdated', 'mixed otherwise') "
+                "WHERE label = ?",
+                (method,),
+            )
     told = lookalike("compare", study).stdout
     assert "contrastive-embed [1]" in told
     words = "Outdated until trained again (contrastive-embed and contrastive-feature): mixed"

@@ -2,15 +2,16 @@
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import yaml
 
 from lookalike.config import load_trusted
-from lookalike.files import read_json, write_json
 from lookalike.runs.run import RUN_MARK, Run
 from lookalike.training import train
 
@@ -133,15 +134,13 @@ def test_a_run_that_extends_a_file_elsewhere_does_not_read_it(stranger, finished
 
 @pytest.mark.parametrize("row", [{"data": {"name": "stranger:f"}}, {"transform": "stranger:f"}])
 def test_no_command_imports_what_a_study_names(stranger, lookalike, row):
-    shipped = next(Path(__file__).parents[2].glob("results/*/study.json")).parent
+    shipped = Path(__file__).parents[2] / "results" / "cub-last-stage"
     study = stranger / "study"
     shutil.copytree(shipped, study)
-    for path in study.rglob("*.json"):
-        content = read_json(path)
-        if isinstance(content, dict) and isinstance(content.get("config"), dict):
-            section = content["config"].setdefault("data", {})
-            section.update(row.get("data", row))
-            write_json(path, content, sealed=True)
+    with closing(sqlite3.connect(study / "study.db")) as database, database:
+        for key, value in row.get("data", row).items():
+            change = f"UPDATE rows SET settings = json_set(settings, '$.config.data.{key}', ?)"
+            database.execute(change, (value,))
     for command in (["report", study, "-o", stranger / "page.html"], ["compare", study]):
         lookalike(*command)
         assert not (stranger / "executed").exists()

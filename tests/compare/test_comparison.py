@@ -1,4 +1,3 @@
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -13,14 +12,8 @@ from lookalike.compare.contenders import gather
 from lookalike.compare.statistics import tournament
 from lookalike.config import load
 from lookalike.errors import BadInput
-from lookalike.study.result_files import (
-    load_results,
-    method_classes,
-    write_baselines,
-    write_method,
-    write_study,
-)
 from lookalike.study.results import BaselineRow, PlannedRow, StudyResults
+from lookalike.study.table import class_scores, load_results
 from lookalike.training import Run
 
 
@@ -345,11 +338,11 @@ def test_a_study_that_has_just_begun(make_study, tmp_path):
     folder = make_study(tmp_path / "s", repeats=0, trials=0, baselines=())
     with pytest.raises(BadInput, match="nothing with test scores"):
         gather([folder])
-    assert json.loads((folder / "study.json").read_text())["name"] == "small"
+    assert load_results(folder).name == "small"
 
 
 @pytest.fixture
-def cells(make_study, tmp_path):
+def cells(make_study, save_study, tmp_path):
     """Three methods at two networks and two sizes: (network, size) decides who is best."""
     levels = {
         ("a", "64"): {"contrastive": 0.60, "triplet": 0.50, "margin": 0.40},
@@ -366,22 +359,18 @@ def cells(make_study, tmp_path):
         )
         axes = {"network": network, "size": size}
         for row in load_results(part).rows:
-            kept[row.method, network, size] = method_classes(part, row)
             rows.append(replace(row, axes=axes, group=f"glyphs, {network}, {size}"))
+            kept["glyphs", rows[-1].label] = class_scores(part, row)
             planned.append(PlannedRow("glyphs", row.method, axes, 0, row.repeats_asked, 4))
     facts = {row.group: {"fingerprint": "0123456789"} for row in rows}
-    head = StudyResults(
-        folder, "cells", "map@r", {}, ("glyphs",), tuple(methods), tuple(planned), facts=facts
-    )
-    write_study(head)
-    for row in rows:
-        write_method(folder, row, kept[row.method, row.axes["network"], row.axes["size"]])
     base = BaselineRow(
         "glyphs", "pca", 64, {}, (), rows[0].repeats[0].separate, rows[0].repeats[0].concatenated,
         1.0, "glyphs, a, 64",
     )  # fmt: skip
-    write_baselines(folder, "glyphs", (base,))
-    return folder
+    results = StudyResults(
+        folder, "cells", "map@r", {}, tuple(planned), tuple(rows), (base,), facts
+    )
+    return save_study(results, kept)
 
 
 def test_rows_with_axes_are_compared_within_a_cell(cells):
@@ -410,11 +399,12 @@ def test_a_tournament_over_cells_is_not_tested(cells):
     )
 
 
-def test_one_method_is_compared_at_the_values_of_its_axes(cells):
+def test_one_method_is_compared_at_the_values_of_its_axes(cells, save_study, tmp_path):
     whole = load_results(cells)
     planned = tuple(row for row in whole.planned if row.method == "triplet")
-    write_study(replace(whole, planned=planned))
-    (part,) = compare(gather([cells]), "recall@1").datasets
+    rows = tuple(row for row in whole.rows if row.method == "triplet")
+    one = replace(whole, folder=tmp_path / "one", planned=planned, rows=rows)
+    (part,) = compare(gather([save_study(one)]), "recall@1").datasets
     assert part.label == "glyphs"
     assert part.trained[0].name == "triplet, a, 512"
     assert part.ranking == "fair"  # what the axes vary is what is compared

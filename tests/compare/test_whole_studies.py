@@ -8,7 +8,7 @@ from lookalike.cli import app
 from lookalike.compare.comparison import compare
 from lookalike.compare.contenders import gather
 from lookalike.compare.variance import Sources
-from lookalike.study.result_files import load_results
+from lookalike.study.table import load_results
 
 
 @pytest.fixture(scope="module")

@@ -10,13 +10,12 @@ from lookalike.evaluation.class_table import ClassTable
 from lookalike.papers.catalogue import entry
 from lookalike.papers.plan import make_plan
 from lookalike.papers.run import RUNS, outcome_of
-from lookalike.study.classes import RowClasses
-from lookalike.study.result_files import write_baselines, write_method, write_study
 from lookalike.study.results import (
     BaselineRow,
     MethodRow,
     PlannedRow,
     Repeat,
+    RowClasses,
     StudyResults,
     Trial,
 )
@@ -39,7 +38,7 @@ def scores_of(rng, level):
 
 
 @pytest.fixture(scope="session")
-def make_outcome(tmp_path_factory):
+def make_outcome(tmp_path_factory, save_study):
     """An outcome of an entry: the first row scores lowest, each further one a little higher."""
 
     def make(
@@ -62,11 +61,11 @@ def make_outcome(tmp_path_factory):
         command = f"lookalike reproduce {name} --scale {scale}"
         folder = tmp_path_factory.mktemp("study")
         (folder / RUNS).mkdir()
-        found = []
+        found, kept = [], {}
         for at, row in enumerate(plan.rows):
             level = 0.4 + step * at
-            kept = runs[at] if runs else ()
-            for run in kept:
+            own = runs[at] if runs else ()
+            for run in own:
                 if not (folder / RUNS / run.name).exists():
                     (folder / RUNS / run.name).symlink_to(run, target_is_directory=True)
             made = tuple(
@@ -77,7 +76,7 @@ def make_outcome(tmp_path_factory):
                     separate=tuple(scores_of(rng, level) for _ in range(folds)),
                     concatenated=scores_of(rng, level + 0.1),
                     seconds=1.0,
-                    runs=tuple(run.name for run in kept) if number == 0 else (),
+                    runs=tuple(run.name for run in own) if number == 0 else (),
                 )
                 for number in range(repeats)
             )
@@ -94,14 +93,16 @@ def make_outcome(tmp_path_factory):
                 metric="recall@1",
                 axes=row.axes,
             )
-            write_method(folder, result, classes_of(rng, made) if classes else None)
+            if classes:
+                kept[result.dataset, result.label] = classes_of(rng, made)
             found.append(result)
         datasets = tuple(dict.fromkeys(row.dataset for row in found))
         planned = [PlannedRow(r.dataset, r.method, r.axes, trials, repeats, folds) for r in found]
-        methods = tuple(dict.fromkeys(row.method for row in found))
-        write_study(StudyResults(folder, name, "recall@1", {}, datasets, methods, tuple(planned)))
-        for dataset in datasets:
-            write_baselines(folder, dataset, tuple(untrained(rng, dataset, folds, base)))
+        bases = [row for d in datasets for row in untrained(rng, d, folds, base)]
+        results = StudyResults(
+            folder, name, "recall@1", {}, tuple(planned), tuple(found), tuple(bases)
+        )
+        save_study(results, kept)
         return outcome_of(plan, folder, command)
 
     return make

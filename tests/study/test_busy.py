@@ -6,14 +6,15 @@ import pytest
 
 from lookalike.config import parse
 from lookalike.runs.run import Run, RunIsBusy
-from lookalike.study.runner import Task, TaskRunner
+from lookalike.study.records import TaskKey
+from lookalike.study.tasks import Task, TaskRunner
 from lookalike.training import train
 
 TINY = {
     "model": {"network": "small-cnn", "weights": "none", "dim": 8},
     "sampler": {"batch_size": 6, "per_class": 2},
     "train": {"epochs": 1, "batches_per_epoch": 2, "device": "cpu"},
-    "protocol": {"metrics": ["map@r"]},
+    "protocol": {"metrics": ["map@r"], "test": False},
 }
 
 
@@ -26,10 +27,10 @@ def test_a_busy_run_is_waited_for(pictures, tmp_path):
     with run.locked():
         with pytest.raises(RunIsBusy, match="another process is working on"):
             train(parse(values))
-        task = Task("a/1", "validate", values, checkpoints=True)
+        task = Task(0, TaskKey(0, 0), values, checkpoints=True)
         working = threading.Thread(target=lambda: found.append(TaskRunner().run(task)))
         working.start()
         working.join(3)
         assert found == []
     working.join(120)
-    assert found[0]["score"] == first.result["validation"]["map@r"]
+    assert found[0].scores[0]["validation map@r"] == first.result["validation"]["map@r"]

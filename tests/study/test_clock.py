@@ -4,34 +4,40 @@ from types import SimpleNamespace
 
 import pytest
 
-from lookalike.study.clock import Clock, rows_without_time
 from lookalike.study.config import parse_study
-from lookalike.study.driver import run_study
+from lookalike.study.driver import Clock, run_study
+from lookalike.study.plan import Plan
 
 
-def row(runs_left, *, tuned=False, begun=False):
-    return SimpleNamespace(runs_left=runs_left, tuned=tuned, begun=begun)
+def plan(rows):
+    """Rows with so many trainings left; ``tuned`` is what is done, ``records`` what has begun."""
+    found = [
+        SimpleNamespace(
+            runs_left=left,
+            tuned="tuned" in state,
+            records="begun" in state,
+            left_out=False,
+            method=SimpleNamespace(label=number, baseline=False),
+        )
+        for number, (left, state) in enumerate(rows)
+    ]
+    return Plan(None, None, {}, found)
 
 
 @pytest.mark.parametrize(
     ("rows", "seconds", "late"),
     [
-        ([row(10), row(10)], 25, []),
-        ([row(10), row(10)], 15, [1]),
-        ([row(10), row(3)], 5, [0]),  # what is later may be shorter
-        ([row(4, tuned=True), row(10)], 13, [1]),  # four seconds of tests are kept
-        ([row(4, tuned=True), row(10)], 14, []),
-        ([row(4, tuned=True), row(10, begun=True)], 5, []),  # it may end sooner
-        ([row(4, tuned=True), row(10, begun=True)], 3, [1]),
-        ([row(4, tuned=True)], -1, []),
+        ([(4, "tuned"), (10, "")], 13, [1]),  # four seconds of tests are kept
+        ([(4, "tuned"), (10, "")], 14, []),
+        ([(4, "tuned"), (10, ""), (3, "")], 8, [1]),  # what is later may be shorter
+        ([(4, "tuned"), (10, "begun")], 5, []),  # it may end sooner
+        ([(4, "tuned"), (10, "begun")], 3, [1]),
+        ([(4, "tuned")], -1, []),
+        ([(10, ""), (10, "")], 0, []),  # before a row is tuned none is left out
     ],
 )
 def test_a_row_is_begun_if_it_can_be_tested_too(rows, seconds, late):
-    assert rows_without_time(rows, seconds, 1.0) == [rows[at] for at in late]
-
-
-def test_before_the_first_training_nothing_is_known():
-    assert rows_without_time([row(10), row(10)], 0.0, 0.0) == []
+    assert plan(rows).leave_out_late(seconds, 1.0) == late
 
 
 class Counted(Clock):
@@ -51,7 +57,7 @@ def test_a_study_that_runs_out_of_time_is_resumed(in_process, study_values, tmp_
     values = study_values(tuner={"trials": 1}, repeats=1)
     pool = in_process()
     found = run_study(
-        parse_study(values), lambda: pool, folder=tmp_path / "s", clock=Counted(pool, 2)
+        parse_study(values), lambda: pool, folder=tmp_path / "s", clock=Counted(pool, 20)
     )
     assert [(one.method, len(one.trials), one.seeds) for one in found.rows] == [("triplet", 1, 0)]
     assert not found.finished

@@ -74,7 +74,6 @@ def test_what_does_not_decide_a_trial_does_not_rename_it(study_values, tmp_path)
 @pytest.mark.parametrize(
     "setting",
     [
-        *("data.label=../../other", "data.label=/tmp/other", "data.label=.."),
         *("name=../other", "name=/tmp/other", "name=a/../../other"),
     ],
 )

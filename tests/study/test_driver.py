@@ -1,6 +1,5 @@
 """Whole studies of seconds, by real worker processes."""
 
-import dataclasses
 import errno
 import json
 import shutil
@@ -8,9 +7,9 @@ import sqlite3
 import statistics
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
-import optuna
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -21,16 +20,11 @@ from lookalike.errors import BadInput, LookalikeError, WriteFailed
 from lookalike.progress import Watcher
 from lookalike.study.config import parse_study
 from lookalike.study.driver import run_study
-from lookalike.study.ledger import open_ledger
 from lookalike.study.local import LocalExecutor
 from lookalike.study.plan import make_plan
-from lookalike.study.result_files import (
-    baseline_classes,
-    load_results,
-    method_classes,
-    write_method,
-)
-from lookalike.study.runner import TaskRunner
+from lookalike.study.table import class_scores as stored_classes
+from lookalike.study.table import load_results, open_table
+from lookalike.study.tasks import TaskRunner
 from lookalike.training import train
 
 
@@ -64,14 +58,14 @@ def test_a_study_ends_with_everything(finished):
         part, name = key.split(".")
         assert row.config[part][name] == value
     names = {path.suffix for path in finished.folder.rglob("*") if path.is_file()}
-    assert names - {".lock"} == {".json", ".npz", ".db"}
+    assert names == {".db", ".lock"}
 
 
 def class_scores(results):
     """By row, repeat, fold and metric: the score per test class, kept beside the row."""
     found = {}
-    kept = [(row.label, method_classes(results.folder, row)) for row in results.rows]
-    kept += [(row.baseline, baseline_classes(results.folder, row)) for row in results.baselines]
+    kept = [(row.label, stored_classes(results.folder, row)) for row in results.rows]
+    kept += [(row.baseline, stored_classes(results.folder, row)) for row in results.baselines]
     for name, classes in kept:
         tables = classes.separate | {
             (repeat, "all"): t for repeat, t in classes.concatenated.items()
@@ -118,8 +112,6 @@ def test_other_workers_and_an_interruption_change_nothing(
 ):
     first = run(study_values(methods=["triplet"], tuner={"trials": 2}), tmp_path / "s", workers=2)
     assert len(first.rows[0].trials) == 2
-    for path in (tmp_path / "s").glob("study.db*"):
-        path.unlink()  # only the small files travel with a repository
     again = run(study_values(), tmp_path / "s", workers=2)
     assert timeless(again) == timeless(finished)
     assert class_scores(again) == class_scores(finished)
@@ -135,7 +127,7 @@ def test_a_full_disk_is_no_failed_trial(run, study_values, tmp_path, monkeypatch
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(TaskRunner, "validate", full)
+        patch.setattr(TaskRunner, "trial", full)
         with pytest.raises(LookalikeError, match="'a'; the same command resumes"):
             run(values, tmp_path / "s")
     (row,) = run(values, tmp_path / "s").rows
@@ -145,7 +137,7 @@ def test_a_full_disk_is_no_failed_trial(run, study_values, tmp_path, monkeypatch
 def test_a_finished_study_does_nothing(finished, study_values, timeless):
     class Idle(LocalExecutor):
         def submit(self, task):
-            raise AssertionError(f"{task.key} was done already")
+            raise AssertionError(f"{task.title} was done already")
 
     again = run_study(
         parse_study(study_values()), lambda: Idle(1, Watcher()), folder=finished.folder
@@ -160,29 +152,27 @@ def test_a_trial_of_a_stranger_sets_only_what_the_study_searches(
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "small"
     shutil.copytree(finished.folder, folder)
-    row = finished.rows[0]
-    elsewhere = {"runs_dir": "elsewhere"}
-    trials = tuple(
-        dataclasses.replace(trial, parameters=trial.parameters | elsewhere) for trial in row.trials
-    )
-    write_method(folder, dataclasses.replace(row, trials=trials, repeats=(), readings=()))
-    (folder / "study.db").unlink()
-    with pytest.raises(BadInput, match=r"triplet\.json' was made with other settings"):
+    with closing(sqlite3.connect(folder / "study.db")) as database, database:
+        facts = json.dumps({"parameters": {"runs_dir": "elsewhere"}})
+        database.execute("UPDATE tasks SET facts = ? WHERE repeat < 0", (facts,))
+    with pytest.raises(BadInput, match="was made with other settings"):
         run(study_values(checkpoints=True), folder)
     assert not (tmp_path / "elsewhere").exists()
 
 
-@pytest.mark.parametrize(
-    "record", [{}, {"seconds": "x", "score": 1}, {"seconds": 1, "score": []}, {"seconds": 1}]
-)
+@pytest.mark.parametrize("facts", ["{", "[]", '{"seconds": "x"}', '{"seconds": 1}', "[" * 99_999])
 def test_a_record_of_a_stranger_with_other_values_is_a_sentence(
-    run, finished, study_values, tmp_path, record
+    run, finished, study_values, tmp_path, facts
 ):
-    for row in finished.rows:
-        with open_ledger(tmp_path / "small") as ledger:
-            ledger.add(f"{row.identity}/trial-000/fold-0", record)
-    with pytest.raises(LookalikeError, match=r"study\.db' cannot be used: a record has other"):
-        run(study_values(), tmp_path / "small")
+    folder = tmp_path / "small"
+    shutil.copytree(finished.folder, folder)
+    with closing(sqlite3.connect(folder / "study.db")) as database, database:
+        database.execute("UPDATE tasks SET facts = ?", (facts,))
+        database.execute("DELETE FROM scores")
+    with pytest.raises(LookalikeError, match=r"study\.db'"):
+        load_results(folder)
+    with pytest.raises(LookalikeError, match=r"study\.db'|other settings"):
+        run(study_values(), folder)
 
 
 def test_outdated_rows_are_trained_again_and_no_others(
@@ -190,29 +180,22 @@ def test_outdated_rows_are_trained_again_and_no_others(
 ):
     folder = tmp_path / "small"
     shutil.copytree(finished.folder, folder)  # with the database, which has the old records
-    row = finished.rows[0]
-    wrong = {"map@r": 0.9, "recall@1": 0.9}
-    repeats = tuple(dataclasses.replace(r, separate=(wrong, wrong)) for r in row.repeats)
-    marked = dataclasses.replace(row, repeats=repeats, identity="other", outdated="it was wrong")
-    write_method(folder, marked)
+    with closing(sqlite3.connect(folder / "study.db")) as database, database:
+        database.execute(
+            "UPDATE scores SET value = 0.9 WHERE task IN "
+            "(SELECT tasks.id FROM tasks JOIN rows ON rows.id = row WHERE label = 'triplet')"
+        )
+        database.execute(
+            "UPDATE rows SET settings = json_set(settings, '$.outdated', 'it was wrong', "
+            "'$.identity', 'other') WHERE label = 'triplet'"
+        )
     shown = CliRunner().invoke(app, ["study", "status", str(folder)]).stdout
     assert "folder triplet: outdated until trained again: it was wrong" in shown
     counting = in_process()
     found = run_study(parse_study(study_values()), lambda: counting, folder=folder)
-    assert timeless(found) == timeless(finished)
+    assert timeless(found)[0] == timeless(finished)[0]
     assert found.rows[0].outdated == ""
-    assert {key.partition("/")[0] for key in counting.done} == {row.identity}
-
-
-def test_optuna_reads_the_trials(finished):
-    url = f"sqlite:///{finished.folder / 'study.db'}"
-    names = optuna.get_all_study_names(url)
-    assert len(names) == 2
-    (name,) = [name for name in names if "/triplet/" in name]
-    study = optuna.load_study(study_name=name, storage=url)
-    row = finished.rows[0]
-    assert [trial.params for trial in study.trials] == [trial.parameters for trial in row.trials]
-    assert study.best_value == row.validation
+    assert {task.title.split()[1] for task in counting.done} == {"triplet"}
 
 
 def test_other_settings_do_not_overwrite_results(run, finished, study_values, timeless):
@@ -283,7 +266,7 @@ def test_a_loss_that_looks_for_test_labels_finds_none(plugins, study_values, tmp
     values = study_values(methods=[spy])
     plan = make_plan(parse_study(values), tmp_path)
     record = TaskRunner().run(plan.methods[0].ready[0])
-    assert "error" not in record, record
+    assert record.error == ""
     assert plan.methods[0].ready[0].config["protocol"]["test"] is False
 
 
@@ -384,8 +367,6 @@ def test_without_anything_to_search_nothing_is_tried(run, study_values, tmp_path
     assert (row.trials, row.trials_asked, row.seeds, row.finished) == ((), 0, 2, True)
     means = [sum(repeat.validation) / 2 for repeat in row.repeats]
     assert row.validation == pytest.approx(sum(means) / 2)
-    for path in (tmp_path / "s").glob("study.db*"):
-        path.unlink()
     assert timeless(run(study_values(methods=[given]), tmp_path / "s")) == timeless(found)
 
 
@@ -439,9 +420,6 @@ def test_rows_are_trained_and_tested_as_they_are(
         for name in ("raw-features", "pca", "lda")
         if (group, name) != ("paper", "lda")  # whose shrinkage is chosen on validation classes
     }
-    assert (found.folder / "folder" / "triplet,held-out.json").is_file()
-    for path in found.folder.glob("study.db*"):
-        path.unlink()
     counting = in_process()
     again = run_study(parse_study(values), lambda: counting, folder=found.folder)
     assert timeless(again) == timeless(found)
@@ -502,7 +480,7 @@ def test_a_journal_of_sqlite_that_names_another_file_is_refused(run, study_value
     with_journal(folder / "study.db", precious)
     with pytest.raises(BadInput, match=r"study\.db-journal' names another file"):
         run(study_values(), folder)
-    with pytest.raises(BadInput, match="names another file"), open_ledger(folder):
+    with pytest.raises(BadInput, match="names another file"), open_table(folder):
         pass
     assert precious.read_text(encoding="utf-8") == "mine"
     sqlite3.connect(folder / "study.db").execute("SELECT * FROM changed")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lookalike.study.result_files import load_results
+from lookalike.study.table import load_results
 
 COMMAND = "from lookalike.cli import main; main()"
 
@@ -36,7 +36,7 @@ def children(pid):
 
 
 def written(folder):
-    return sum(path.stat().st_mtime_ns for path in folder.rglob("*.json"))
+    return sum(path.stat().st_mtime_ns for path in folder.rglob("study.db"))
 
 
 def kill_after_news(process, folder, chance, worker):

@@ -11,12 +11,13 @@ from lookalike.errors import LookalikeError
 from lookalike.progress import Watcher
 from lookalike.study import local
 from lookalike.study.local import LocalExecutor
-from lookalike.study.runner import Task
+from lookalike.study.records import TaskKey
+from lookalike.study.tasks import Task
 
 
 def task(number):
     """Work that fails at once, as there is no such configuration."""
-    return Task(str(number), "validate", {"nothing": number})
+    return Task(0, TaskKey(number, 0), {"nothing": number})
 
 
 def outcomes_of(executor):
@@ -39,14 +40,14 @@ def test_the_task_of_a_dead_worker_is_done_by_another_one():
         assert executor.slots == 0
         (first,) = outcomes_of(executor)
         assert (first.task, executor.slots) == (task(0), 1)
-        assert "there is no key 'nothing'" in first.record["error"]
+        assert "there is no key 'nothing'" in first.record.error
         (worker,) = executor.workers
         worker.process.kill()
         worker.process.wait()
         executor.submit(task(1))  # to the dead worker
         (again,) = outcomes_of(executor)
         assert again.task == task(1)
-        assert "there is no key 'nothing'" in again.record["error"]
+        assert "there is no key 'nothing'" in again.record.error
         (worker,) = executor.workers
     assert notes.told[0].startswith("a worker died (killed by SIGKILL")
     assert worker.process.poll() is not None  # no process is left behind

@@ -13,7 +13,8 @@ from lookalike.study.config import parse_study
 from lookalike.study.driver import run_study
 from lookalike.study.local import LocalExecutor
 from lookalike.study.ray import RayExecutor
-from lookalike.study.runner import Task
+from lookalike.study.records import TaskKey
+from lookalike.study.tasks import Task
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ class Deadly:
 
 def task(number):
     """Work that ends with a sentence, as there is no such configuration."""
-    return Task(str(number), "validate", {"nothing": number})
+    return Task(0, TaskKey(number, 0), {"nothing": number})
 
 
 @pytest.mark.slow
@@ -69,8 +70,8 @@ def test_tasks_are_done_while_others_use_a_part_of_the_cluster(cluster, busy):
         outcomes = []
         while len(outcomes) < 2:
             outcomes += executor.wait(0.5)
-    assert {outcome.task.key for outcome in outcomes} == {"0", "1"}
-    assert all("nothing" in outcome.record["error"] for outcome in outcomes)
+    assert {outcome.task.key.trial for outcome in outcomes} == {0, 1}
+    assert all("nothing" in outcome.record.error for outcome in outcomes)
 
 
 @pytest.mark.slow

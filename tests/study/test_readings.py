@@ -1,7 +1,9 @@
 """When a study reads test labels, and how often: after every winner is chosen, and counted."""
 
 import dataclasses
+import sqlite3
 import zlib
+from contextlib import closing
 
 import pytest
 from typer.testing import CliRunner
@@ -13,10 +15,10 @@ from lookalike.errors import BadInput
 from lookalike.study.config import parse_study
 from lookalike.study.driver import run_study
 from lookalike.study.plan import make_plan
-from lookalike.study.progress import readings_of
-from lookalike.study.result_files import load_results, row_file, write_method
-from lookalike.study.results import PlannedRow, Reading
+from lookalike.study.records import Record
+from lookalike.study.results import PlannedRow
 from lookalike.study.status import status_of, status_table
+from lookalike.study.table import load_results, open_table
 
 
 @pytest.fixture
@@ -29,17 +31,14 @@ class MadeUp:
     """Gives a record to every task, and trains nothing."""
 
     def run(self, task):
-        score = zlib.crc32(task.key.encode()) / 2**32
-        tested = {"recall@1": score, "map@r": score}
-        both = {"validation": [score] * 2, "separate": [tested] * 2, "concatenated": tested}
-        records = {
-            "validate": {"score": score, "last": score},
-            "repeat": both,
-            "baselines": {
-                "rows": [{"baseline": "pca", "dim": 8, "parameters": {}, "seconds": 1.0} | both]
-            },
-        }
-        return records[task.kind] | {"seconds": 1.0}
+        score = zlib.crc32(repr(task.name).encode()) / 2**32
+        chosen = {"validation map@r": score}
+        if task.key.repeat < 0:
+            found = Record({task.key.fold: chosen}, parameters=task.parameters)
+        else:
+            tested = {"recall@1": score, "map@r": score}
+            found = Record({0: chosen | tested, 1: chosen | tested, -1: tested}, asked=task.asked)
+        return dataclasses.replace(found, seconds=1.0)
 
 
 @pytest.fixture
@@ -53,15 +52,11 @@ def study(in_process, tmp_path):
     return run
 
 
-def is_test(key):
-    return "/winner-" in key or key.endswith("/baselines")
-
-
 def test_no_test_label_is_read_before_every_winner_is_chosen(study, values):
     found, done = study(values)
     assert found.finished
-    tests = [is_test(key) for key in done]
-    assert sum(tests) == 3  # one repeat of two methods, and the baselines
+    tests = [task.key.repeat >= 0 for task in done]
+    assert sum(tests) == 5  # one repeat of two methods, and of three baselines
     assert tests == sorted(tests)  # all trials of all methods come first
 
 
@@ -69,7 +64,7 @@ def test_the_status_shows_no_test_score_while_others_are_tuned(study, values, tm
     study(values | {"methods": ["triplet"]})
     assert status_of(tmp_path / "s")["methods"][0]["test"] is not None
     with pytest.raises(KeyboardInterrupt):  # the second method is half tuned
-        study(values, most=2)
+        study(values, most=1)
     found = status_of(tmp_path / "s")
     assert [part["test"] for part in found["methods"]] == [None, None]
     assert found["baselines"] == {"folder": {}}
@@ -84,16 +79,16 @@ def test_more_trials_do_not_silently_replace_a_winner_that_was_tested(study, val
     assert [one.trials for one in first.readings] == [2]
     assert (first.times_read, first.read_again) == (1, "")
     (read,) = first.readings
-    worse = tuple(
-        dataclasses.replace(one, folds=(0.0, 0.0), value=0.0) if one.number == read.trial else one
-        for one in first.trials
-    )
-    write_method(tmp_path / "s", dataclasses.replace(first, trials=worse))  # so that another wins
-    for path in (tmp_path / "s").glob("study.db*"):
-        path.unlink()
+    with closing(sqlite3.connect(tmp_path / "s" / "study.db")) as database, database:
+        database.execute(  # so that another one wins
+            "UPDATE scores SET value = 0 WHERE task IN (SELECT tasks.id FROM tasks JOIN rows "
+            "ON rows.id = row WHERE label = 'triplet' AND repeat < 0 AND trial = ?)",
+            (read.trial,),
+        )
     more = values | methods | {"tuner": {"name": "random", "trials": 3}}
     plan = make_plan(parse_study(more), tmp_path / "s")
-    plan.resume()
+    with open_table(tmp_path / "s") as table:
+        plan.resume(table)
     assert "the test set was read for triplet" in plan.read_before()
     row = study(more)[0].rows[0]
     assert row.times_read == 2
@@ -119,7 +114,10 @@ def test_more_repeats_of_a_winner_are_no_other_choice(study, values):
 
 def test_a_row_that_is_trained_again_was_read_before(study, values, tmp_path):
     found, _ = study(values | {"methods": ["triplet"]})
-    write_method(tmp_path / "s", dataclasses.replace(found.rows[0], outdated="it was wrong"))
+    assert found.rows[0].times_read == 1
+    with closing(sqlite3.connect(tmp_path / "s" / "study.db")) as database, database:
+        outdated = "UPDATE rows SET settings = json_set(settings, '$.outdated', 'it was wrong')"
+        database.execute(outdated)
     row = study(values | {"methods": ["triplet"]})[0].rows[0]
     assert [one.reason for one in row.readings] == ["outdated", ""]
 
@@ -130,12 +128,3 @@ def test_more_trials_are_asked_for_than_there_are(make_study, tmp_path):
     assert found.chosen
     more = [PlannedRow(row.dataset, row.method, {}, 9, 5, 4) for row in found.rows]
     assert not dataclasses.replace(found, planned=tuple(more)).chosen
-
-
-def test_rows_from_before_readings_were_counted_have_one(study, values, tmp_path):
-    found, _ = study(values | {"methods": ["triplet"]})
-    old = dataclasses.replace(found.rows[0], readings=())
-    assert old.times_read == 1
-    assert readings_of(old) == found.rows[0].readings
-    assert isinstance(readings_of(old)[0], Reading)
-    assert row_file(tmp_path / "s", "folder", "triplet").is_file()

@@ -7,7 +7,7 @@ from lookalike.config.loading import merge
 from lookalike.errors import BadInput
 from lookalike.study.config import load_study, parse_study
 from lookalike.study.plan import make_plan
-from lookalike.study.progress import repeat_key
+from lookalike.study.records import JOINED, Record, TaskKey
 from lookalike.study.tuning import TunerConfig, grid_values, suggest, trials_asked
 
 
@@ -29,6 +29,14 @@ def plan_of(values, folder):
     return make_plan(parse_study(values), folder)
 
 
+def baselines_of(plan, name="raw-features"):
+    return [row.method for row in plan.rows if row.method.name == name]
+
+
+def groups_of(plan):
+    return [method.group for method in baselines_of(plan)]
+
+
 def test_axes_are_the_product_with_methods(study_values, tmp_path):
     axes = {"size": {4: {"model.dim": 4}, 6: {"model.dim": 6}}, "optim.weight_decay": [0, 0.1]}
     plan = plan_of(study_values(axes=axes), tmp_path)
@@ -41,7 +49,7 @@ def test_axes_are_the_product_with_methods(study_values, tmp_path):
     assert [config.optim.weight_decay for _, config in found] == [0, 0, 0.1, 0.1] * 2
     assert len({part.method.identity for part in plan.methods}) == 8
     # baselines do not depend on the weight decay
-    assert [one.group for one in plan.baselines] == ["folder, 4", "folder, 6"]
+    assert groups_of(plan) == ["folder, 4", "folder, 6"]
     assert plan.methods[0].method.group == plan.methods[2].method.group == "folder, 4"
 
 
@@ -61,7 +69,7 @@ def test_an_axis_may_set_parts_data_and_protocol(study_values, tmp_path, picture
     assert random.label == "triplet, random, 50/50, other"
     assert (random.folds, random.config.protocol.ratio) == (1, 0.5)
     assert random.config.data.transform == "small"
-    assert [one.group for one in plan.baselines] == ["folder"]
+    assert groups_of(plan) == ["folder"]
 
 
 def test_rows_have_their_own_data_and_protocol(row_values, study_values, tmp_path):
@@ -72,8 +80,13 @@ def test_rows_have_their_own_data_and_protocol(row_values, study_values, tmp_pat
     ]
     plan = plan_of({"name": "rows", "rows": rows, "tuner": {"trials": 5}}, tmp_path)
     paper, folds = plan.methods
-    assert (paper.folds, paper.trials_asked, folds.folds, folds.trials_asked) == (1, 0, 2, 5)
-    assert [one.group for one in plan.baselines] == ["folder, paper", "folder, folds"]
+    assert (paper.method.folds, paper.trials_asked, folds.method.folds, folds.trials_asked) == (
+        1,
+        0,
+        2,
+        5,
+    )
+    assert groups_of(plan) == ["folder, paper", "folder, folds"]
     # every repeat leaves out the same classes
     assert paper.method.config.protocol.seed == folds.method.config.protocol.seed == 0
     assert plan.summary() == ("25 trainings: 2 rows, 5 trials, 5 repeats of each row, 2 folds")
@@ -109,9 +122,6 @@ def test_what_rows_contradict_is_refused(row_values, tmp_path, changes, sentence
 def test_rows_that_cannot_be_told_apart_are_refused(row_values, tmp_path):
     with pytest.raises(BadInput, match="two methods are called 'triplet'"):
         plan_of({"name": "rows", "rows": [row_values(), row_values()]}, tmp_path)
-    rows = [row_values(axes={"ratio": value}) for value in ("70/30", "70-30")]
-    with pytest.raises(BadInput, match="two rows are called 'triplet, 70-30'"):
-        plan_of({"name": "rows", "rows": rows}, tmp_path)
 
 
 def test_a_search_needs_validation_classes(row_values, study_values, tmp_path):
@@ -181,18 +191,17 @@ def test_baselines_of_rows_have_the_features_of_the_rows(row_values, study_value
 
     sizes = [config(train={"eval_batch_size": size}) | {"axes": {"b": size}} for size in (3, 512)]
     plan = plan_of({"name": "rows", "rows": sizes}, tmp_path)
-    (baseline,) = plan.baselines  # how many images are read at a time makes no other baseline
-    assert baseline.task.config["train"]["eval_batch_size"] == 3
+    (baseline,) = baselines_of(plan)  # how many are read at a time makes no other baseline
+    assert baseline.config.train.eval_batch_size == 3
 
     norms = [config(model={"layer_norm": on}) | {"axes": {"n": on}} for on in (False, True)]
     plan = plan_of({"name": "rows", "rows": norms}, tmp_path)
-    found = [one.task.config["model"]["layer_norm"] for one in plan.baselines]
-    assert found == [False, True]
+    assert [one.config.model.layer_norm for one in baselines_of(plan, "pca")] == [False, True]
 
     axes = {"n": {"no": {"model.layer_norm": False}, "yes": {"model.layer_norm": True}}}
     plan = plan_of(study_values(methods=["triplet"], axes=axes), tmp_path)
-    assert [one.task.config["model"]["layer_norm"] for one in plan.baselines] == [False, True]
-    assert {one.task.config["train"]["eval_batch_size"] for one in plan.baselines} == {512}
+    assert [one.config.model.layer_norm for one in baselines_of(plan)] == [False, True]
+    assert {one.config.train.eval_batch_size for one in baselines_of(plan)} == {512}
 
 
 def test_a_study_says_which_settings_change_nothing(study_values, tmp_path):
@@ -206,10 +215,16 @@ def test_a_study_says_which_settings_change_nothing(study_values, tmp_path):
 
 
 def test_another_metric_leaves_the_trials_and_trains_the_repeats(study_values, tmp_path):
-    def keys(*metrics):
+    def row(*metrics):
         protocol = {"folds": 2, "metrics": ["map@r", *metrics]}
-        (one,) = plan_of(study_values(methods=["triplet"], protocol=protocol), tmp_path).methods
-        return one.method.identity, repeat_key(one.method, 0, 0)
+        given = [{"name": "as-given", "loss": {"name": "triplet"}}]
+        (one,) = plan_of(study_values(methods=given, protocol=protocol), tmp_path).methods
+        return one
 
-    assert keys()[0] == keys("mrr")[0]
-    assert keys()[1] != keys("mrr")[1]
+    tested = {fold: {"map@r": 0.5, "validation map@r": 0.5} for fold in (0, 1, JOINED)}
+    before, after = row(), row("mrr")
+    assert before.method.identity == after.method.identity
+    for one in (before, after):
+        for number in range(2):
+            one.take(TaskKey(0, repeat=number), Record(tested))
+    assert (before.ended, len(after.ready)) == (True, 2)

@@ -12,16 +12,19 @@ PATHS = sorted(FOLDER.glob("*.yaml"))
 FACTS = methods.DatasetFacts("images", "weights", 75)
 
 
+def resolved(study):
+    return [row.resolve(study, FACTS) for row in methods.rows_of(study)]
+
+
 def methods_of(name):
     study = load_study(FOLDER / f"{name}.yaml")
-    return study, {method.name: method for method in methods.resolve(study, study.data[0], FACTS)}
+    return study, {method.name: method for method in resolved(study)}
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_every_method_of_every_study_is_whole(path):
     study = load_study(path)
-    for data in study.data:
-        assert methods.resolve(study, data, FACTS)
+    assert resolved(study)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +60,7 @@ def test_the_thesis_cross_validation_is_that_of_its_recipes():
 
 def test_the_split_ratios_of_the_thesis_are_those_of_its_recipes():
     study = load_study(FOLDER / "thesis-split-ratio.yaml")
-    for value in study.axes["ratio"]:
-        (method,) = methods.resolve(study, study.data[0], FACTS, {"ratio": value})
+    for value, method in zip(study.axes["ratio"], resolved(study), strict=True):
         recipe = load(f"recipe:thesis/split-ratio/{value}")
         assert method.config.protocol.ratio == recipe.protocol.ratio
         assert (method.config.loss, method.config.miner) == (recipe.loss, recipe.miner)

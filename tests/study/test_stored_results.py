@@ -9,13 +9,13 @@ from lookalike.compare.contenders import gather
 from lookalike.config import recipes
 from lookalike.study import methods
 from lookalike.study.config import load_study
-from lookalike.study.result_files import load_results
+from lookalike.study.table import class_scores, load_results
 
 RESULTS = Path(__file__).parents[2] / "results"
-WHOLE = sorted(path.parent for path in RESULTS.glob("whole-study-*/*/study.json"))
-STORED = [*sorted(path.parent for path in RESULTS.glob("*/study.json")), *WHOLE]
+WHOLE = sorted(path.parent for path in RESULTS.glob("whole-study-*/*/study.db"))
+STORED = [*sorted(path.parent for path in RESULTS.glob("*/study.db")), *WHOLE]
 
-REPRODUCED = sorted(path.parent for path in RESULTS.glob("reproduce/*/*/study.json"))
+REPRODUCED = sorted(path.parent for path in RESULTS.glob("reproduce/*/*/study.db"))
 
 COMMANDS = {  # as in docs/studies.md
     "cub-last-stage": ("cub-last-stage",),
@@ -49,7 +49,8 @@ def test_rows_of_other_settings_are_marked_as_outdated(folder):
     for data in study.data:
         facts = found.facts[data.display_name]
         known = methods.DatasetFacts(facts["fingerprint"], facts["weights"], facts["train_classes"])
-        for method in methods.resolve(study, data, known):
+        for asked in methods.rows_of(study):
+            method = asked.resolve(study, known)
             row = found.row(data.display_name, method.name)
             assert row.outdated or row.identity == method.identity, row.method
 
@@ -91,8 +92,7 @@ def test_reproductions_are_what_their_recipes_train(folder):
         if row.method == "generalized-lifted-structure":
             assert row.config["miner"] == {"name": "multi-similarity", "epsilon": 0.1}
         if row.config["sampler"]["name"] in ("ddm", "frd"):  # those with smaller pools kept none
-            name = row.label.replace(", ", ",")
-            assert (folder / row.dataset / f"{name}.classes.npz").is_file()
+            assert class_scores(folder, row).separate
 
 
 @pytest.mark.parametrize("data", ["cub", "glyphs"])

@@ -1,11 +1,10 @@
 import pytest
 
-from lookalike.study.results import Trial
+from lookalike.study.results import Trial, best_trial
 from lookalike.study.tuning import (
     Choices,
     Range,
     TunerConfig,
-    best_trial,
     should_prune,
     suggest,
     trials_asked,

@@ -14,7 +14,8 @@ from lookalike import data, losses, models
 from lookalike.errors import BadInput
 from lookalike.inference.embedder import Embedder
 from lookalike.runs.run import model_tensors
-from lookalike.study.runner import Task, TaskRunner
+from lookalike.study.records import TaskKey
+from lookalike.study.tasks import Task, TaskRunner
 from lookalike.training import Interrupted, Watcher, building, train
 from lookalike.training.batches import PixelSource
 from lookalike.training.building import PreparedParts, build_sampler
@@ -233,8 +234,8 @@ def test_mixed_pixels_need_no_stored_maps(cut, tmp_path, monkeypatch):
 def test_in_a_study(cut):
     config = cut("protocol.name=fixed-validation", "protocol.test=false", "train.metric=recall@1")
     for checkpoints in (False, True):
-        task = Task("a", "validate", config.model_dump(mode="json"), checkpoints)
-        assert TaskRunner().run(task)["score"] > 0
+        task = Task(0, TaskKey(0, 0), config.model_dump(mode="json"), checkpoints=checkpoints)
+        assert TaskRunner().run(task).scores[0]["validation recall@1"] > 0
 
 
 def test_it_says_how_large_the_maps_are_and_computes_them_once(cut, tmp_path, monkeypatch):

@@ -15,8 +15,6 @@ from lookalike.inference.embedder import Embedder
 from lookalike.inference.export import export
 from lookalike.runs.run import test_embeddings
 from lookalike.signals import Interrupted
-from lookalike.study import runner
-from lookalike.study.runner import Task, TaskRunner
 from lookalike.training import train
 from lookalike.training.building import PreparedParts
 
@@ -304,18 +302,3 @@ def test_a_study_over_networks_has_the_transforms_of_each(short):
         sizes.append(parts.preset(config).size)
     assert sizes == [models.preset_of("network", name).size for name in ("test_resnet", "resnet18")]
     assert sizes[0] != sizes[1]
-
-
-def test_the_baselines_of_a_study_see_the_views_that_its_methods_see(short, monkeypatch):
-    seen, plain = [], runner.embed
-
-    def embed(model, *given, **options):
-        seen.append(model)
-        return plain(model, *given, **options)
-
-    monkeypatch.setattr(runner, "embed", embed)
-    transform = "data.transform={preset: small, size: 64, test: {flip: true}}"
-    config = short("study", "model.network=test_resnet", transform, "train.metric=recall@1")
-    record = TaskRunner().run(Task("a", "baselines", config.model_dump(mode="json")))
-    assert "error" not in record
-    assert all(model.views.flip for model in seen)

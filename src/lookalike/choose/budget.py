@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.progress import Watcher
-from lookalike.study.clock import Clock
+from lookalike.study.driver import Clock
 
 RESERVE_SECONDS = 30.0
 """Kept for statistics and the page; a fifth of a budget that is short."""

@@ -22,10 +22,9 @@ from lookalike.compare.contenders import ResultSet, gather
 from lookalike.config import RunConfig, parse
 from lookalike.errors import BadInput, LookalikeError, did_you_mean
 from lookalike.progress import Watcher
-from lookalike.study.clock import Clock
-from lookalike.study.driver import Executor, run_study
+from lookalike.study.driver import Clock, Executor, run_study
 from lookalike.study.methods import base_config, hash_of
-from lookalike.study.result_files import load_results
+from lookalike.study.table import is_study, load_results
 from lookalike.training.building import load_images
 
 
@@ -137,8 +136,7 @@ def choose(
         )
     study = candidates.study_of(found.settings, known.folds, folder.name, label)
     if found.settings["model"].get("head_init") == "auto":
-        base = base_config(study, study.data[0])
-        shrink = chosen_shrink(folder, base, guarded)
+        shrink = chosen_shrink(folder, study, guarded)
         study = candidates.study_of(found.settings, known.folds, folder.name, label, shrink)
     run_study(study, executor, folder=folder, watcher=watcher, clock=clock)
     gathered, failed = _finished(folder)
@@ -182,7 +180,7 @@ def _without_root(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _finished(folder: Path) -> tuple[ResultSet, list[tuple[str, str]]]:
     """The finished methods and the baselines, and the methods that failed with the reason."""
-    results = load_results(folder) if (folder / "study.json").is_file() else None
+    results = load_results(folder) if is_study(folder) else None
     if results is None or not results.baselines:
         raise LookalikeError(
             "the time was up before a candidate was tuned and tested; what was computed is kept, "

@@ -17,13 +17,14 @@ from lookalike.choose.extraction import measure, write_sample
 from lookalike.choose.survey import Classes, Survey
 from lookalike.config import DataConfig, RunConfig
 from lookalike.data import ImageSet
-from lookalike.errors import BadInput
+from lookalike.errors import BadInput, LookalikeError
 from lookalike.files import read_json, write_json
 from lookalike.models import preset_of
 from lookalike.progress import Watcher
-from lookalike.study.baselines import best_shrink
-from lookalike.study.clock import Clock
-from lookalike.study.runner import TaskRunner
+from lookalike.study.config import StudyConfig
+from lookalike.study.driver import Clock
+from lookalike.study.plan import make_plan
+from lookalike.study.tasks import TaskRunner
 from lookalike.training.building import load_images
 
 FILE_DATASETS = ("folder", "csv")
@@ -136,7 +137,7 @@ def prepare(
     return Prepared(changed, images, survey, extraction)
 
 
-def chosen_shrink(folder: Path, config: RunConfig, watcher: Watcher) -> float:
+def chosen_shrink(folder: Path, study: StudyConfig, watcher: Watcher) -> float:
     """The shrinkage of the LDA where the heads start, chosen once on the validation classes.
 
     With ``model.head_init=auto`` every fold and worker would choose its own, which takes far longer
@@ -144,7 +145,7 @@ def chosen_shrink(folder: Path, config: RunConfig, watcher: Watcher) -> float:
 
     Args:
         folder: The folder of the results, which keeps it.
-        config: What all candidates share.
+        study: The study, whose baseline it is.
         watcher: Receives progress.
 
     Returns:
@@ -152,8 +153,14 @@ def chosen_shrink(folder: Path, config: RunConfig, watcher: Watcher) -> float:
     """
     stored = read_json(folder / PLAN)
     if "shrink" not in stored:
-        folds = TaskRunner(watcher).fold_features(config)
-        stored["shrink"] = best_shrink(folds, config.model.dim, config.train.metric)
+        rows, runner = make_plan(study, folder).rows, TaskRunner(watcher)
+        lda = next(row for row in rows if row.method.baseline and row.method.name == "lda")
+        while not lda.tuned:
+            for task in lda.ready:
+                lda.take(task.key, runner.run(task))
+        if lda.best is None:
+            raise LookalikeError(f"LDA failed: {lda.row.trials[0].error}")
+        stored["shrink"] = lda.row.tuned["model.head_shrink"]
         write_json(folder / PLAN, stored)
     return float(stored["shrink"])
 

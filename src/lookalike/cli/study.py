@@ -44,7 +44,7 @@ def run(
     """
     clock = None
     if minutes is not None:
-        from lookalike.study.clock import Clock
+        from lookalike.study.driver import Clock
 
         clock = Clock(60 * minutes)
     from lookalike.registry import trust
@@ -94,9 +94,10 @@ def folder_of(arguments: list[str], results: Path | None) -> Path:
     """The results of a study that is named by its folder, its file or ``recipe:studies/NAME``."""
     from lookalike.study.config import load_study
     from lookalike.study.plan import results_folder
+    from lookalike.study.table import is_study
 
     folder = Path(arguments[0])
-    if (folder / "study.json").is_file():
+    if is_study(folder):
         return folder
     return results_folder(load_study(arguments[0], arguments[1:]), results)
 

@@ -28,10 +28,16 @@ from lookalike.config.keys import flattened
 from lookalike.errors import BadInput
 from lookalike.evaluation.class_table import ClassTable
 from lookalike.shipped import find_shipped
-from lookalike.study.classes import RowClasses
 from lookalike.study.intervals import Interval, summarize
-from lookalike.study.result_files import baseline_classes, load_results, method_classes
-from lookalike.study.results import BaselineRow, MethodRow, StudyResults, Tested, Which
+from lookalike.study.results import (
+    BaselineRow,
+    MethodRow,
+    RowClasses,
+    StudyResults,
+    Tested,
+    Which,
+)
+from lookalike.study.table import class_scores, is_study, load_results
 from lookalike.training import Run
 
 BASELINES = {"raw-features": "raw features", "pca": "PCA", "lda": "LDA, shrunk"}
@@ -187,13 +193,13 @@ def gather(folders: Sequence[Path], names: Mapping[Path, str] | None = None) -> 
     runs: list[Run] = []
     skipped: list[str] = []
     for folder in map(find_shipped, folders):
-        if (folder / "study.json").is_file():
+        if is_study(folder):
             studies.append(load_results(folder))
             continue
         found = _runs_in(folder)
         if not found:
             raise BadInput(
-                f"'{folder}' is neither a run (config.yaml) nor a study (study.json), "
+                f"'{folder}' is neither a run (config.yaml) nor a study (study.db), "
                 "nor does it hold runs"
             )
         unfinished = [run for run in found if not run.done]
@@ -263,7 +269,7 @@ def _of_row(row: MethodRow, study: StudyResults, prefix: str, alone: bool) -> Me
     return MethodResult(
         dataset=row.dataset,
         config=config,
-        scores=_scores(tested, method_classes(study.folder, row)),
+        scores=_scores(tested, class_scores(study.folder, row)),
         experiment=Experiment(
             prefix + (row.label if alone else row.method),
             _with_data(conditions, study.fingerprint(row)),
@@ -290,7 +296,7 @@ def _of_baseline(
     return MethodResult(
         dataset=baseline.dataset,
         config=config,
-        scores=_scores({0: baseline}, baseline_classes(study.folder, baseline)),
+        scores=_scores({0: baseline}, class_scores(study.folder, baseline)),
         experiment=Experiment(
             prefix + BASELINES.get(baseline.baseline, baseline.baseline),
             _with_data(conditions, study.fingerprint(baseline)),
@@ -303,8 +309,7 @@ def _of_baseline(
     )
 
 
-def _scores(repeats: Mapping[int, Tested], classes: RowClasses | None) -> tuple[ModelScores, ...]:
-    tables = classes or RowClasses()
+def _scores(repeats: Mapping[int, Tested], tables: RowClasses) -> tuple[ModelScores, ...]:
     found = []
     for repeat, tested in repeats.items():
         for fold, scores in enumerate(tested.separate or (tested.concatenated,)):

@@ -26,8 +26,8 @@ from lookalike.report.formatting import metric_label
 from lookalike.runs.run import Run
 from lookalike.study.config import StudyConfig, parse_study
 from lookalike.study.driver import Executor, run_study
-from lookalike.study.result_files import load_results
 from lookalike.study.results import StudyResults
+from lookalike.study.table import load_results
 
 
 @dataclass(frozen=True)

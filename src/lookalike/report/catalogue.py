@@ -133,10 +133,10 @@ def untrained_scores(metric: str = "recall@1") -> dict[str, dict[str, float]]:
     ['cub (small)', 'glyphs (glyphs)', 'omniglot-small (handwriting)']
     """
     from lookalike.shipped import shipped_folder
-    from lookalike.study.result_files import load_results
+    from lookalike.study.table import load_results
 
     found: dict[str, dict[str, float]] = {}
-    for path in sorted(shipped_folder("results").glob("*/study.json")):
+    for path in sorted(shipped_folder("results").glob("*/study.db")):
         results = load_results(path.parent)
         for row in results.baselines:
             config = results.of(row.dataset)[0].config

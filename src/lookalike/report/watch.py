@@ -20,6 +20,7 @@ from lookalike.errors import BadInput, LookalikeError
 from lookalike.report.descriptions import leading_sentence, title_of
 from lookalike.report.page import write_page
 from lookalike.study.status import status_of, status_table
+from lookalike.study.table import is_study
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -46,9 +47,9 @@ class LivePage:
     """
 
     def __init__(self, folder: Path, seconds: int = 30) -> None:
-        if not (folder / "study.json").is_file():
+        if not is_study(folder):
             raise BadInput(
-                f"'{folder}' does not hold a study yet; 'lookalike study run' writes study.json "
+                f"'{folder}' does not hold a study yet; 'lookalike study run' writes study.db "
                 "there when it starts"
             )
         self.folder = folder

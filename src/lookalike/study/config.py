@@ -16,7 +16,6 @@ from lookalike.config.loading import explain, merge, override, plain_yaml, shown
 from lookalike.config.schema import MemoryConfig, MixConfig, PartConfig, Section
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.shipped import find_shipped
-from lookalike.study.result_files import is_file_name
 from lookalike.study.results import label_of
 from lookalike.study.tuning import SearchSpace, TunerConfig
 
@@ -172,6 +171,15 @@ def shipped_methods() -> dict[str, dict[str, Any]]:
     return plain_yaml(Path(__file__).with_name("spaces.yaml"))
 
 
+def is_file_name(name: str) -> bool:
+    """Whether a name is that of one file or folder, and leads nowhere else.
+
+    >>> is_file_name("cub, small"), is_file_name("../cub"), is_file_name("")
+    (True, False, False)
+    """
+    return bool(name) and name not in (".", "..") and not set(name) & {"/", "\\", "\0"}
+
+
 def load_study(given: Path | str, overrides: Iterable[str] = ()) -> StudyConfig:
     """Read a study file or ``recipe:studies/NAME``, apply ``key=value`` overrides, and validate."""
     path = find_shipped(Path(given))
@@ -231,13 +239,8 @@ def parse_study(values: Mapping[str, Any], origin: str = "the study") -> StudyCo
         raise BadInput(f"{origin}: {explain(error, StudyConfig)}") from None
     if not study.methods and not study.rows:
         raise BadInput(f"{origin}: a study needs methods (or rows)")
-    parts = [part or "/" for part in study.name.split("/")] if study.name else []
-    named = {"name": parts, "data.label": [one.display_name for one in study.data]}
-    named["rows.dataset"] = [row.dataset or "x" for row in study.rows]
-    for key, names in named.items():
-        for name in names:
-            if name and not is_file_name(name):
-                raise BadInput(f"{origin}: {key} = {shown(name)} cannot be the name of a folder")
+    if study.name and not all(map(is_file_name, study.name.split("/"))):
+        raise BadInput(f"{origin}: name = {shown(study.name)} cannot be the name of a folder")
     given = [name for name in REPLACED_BY_ROWS if name in study.model_fields_set]
     if study.rows and given:
         raise BadInput(f"{origin}: rows have their own settings, so '{given[0]}' has no effect")

@@ -23,8 +23,11 @@ import torch
 from lookalike.errors import LookalikeError
 from lookalike.progress import Watcher
 from lookalike.signals import Interrupted
-from lookalike.study.runner import Task, TaskResult, TaskRunner
+from lookalike.study.records import Record, TaskKey
+from lookalike.study.tasks import Task, TaskResult, TaskRunner
 
+READY = "ready"
+"""What a worker says once it can take tasks."""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 """Set to 1: the same sums in the same order, however many cores there are."""
 FAILED_STARTS_ALLOWED = 5
@@ -52,8 +55,8 @@ class LocalExecutor:
         self.watcher = watcher
         self.workers: list[Worker] = []
         self.failed_starts = 0
-        self.deaths: Counter[str] = Counter()
-        """By the key of a task: the workers that died during it."""
+        self.deaths: Counter[tuple[int, TaskKey]] = Counter()
+        """By the name of a task: the workers that died during it."""
 
     def __enter__(self) -> Self:
         return self
@@ -91,15 +94,15 @@ class LocalExecutor:
                 outcomes += self._reap(worker)
         return outcomes
 
-    def _handle(self, worker: Worker, message: dict[str, Any]) -> list[TaskResult]:
-        if "ready" in message:
+    def _handle(self, worker: Worker, message: Any) -> list[TaskResult]:
+        if isinstance(message, Record):
+            task, worker.task = worker.task, None
+            return [TaskResult(task, message)]
+        if message == READY:
             self.failed_starts = 0
-            return []
-        if "stage" in message:
-            self.watcher.stage(*message["stage"])
-            return []
-        task, worker.task = worker.task, None
-        return [TaskResult(task, message)] if task is not None else []
+        else:
+            self.watcher.stage(*message)
+        return []
 
     def _start(self) -> Worker:
         ours, theirs = Pipe()
@@ -129,8 +132,8 @@ class LocalExecutor:
         task, reason = worker.task, describe_exit(code)
         if task is None:
             return []
-        self.deaths[task.key] += 1
-        if self.deaths[task.key] == ATTEMPTS:
+        self.deaths[task.name] += 1
+        if self.deaths[task.name] == ATTEMPTS:
             return [TaskResult(task, None, f"{ATTEMPTS} workers died of it, the last one {reason}")]
         self.watcher.note(f"a worker died ({reason}); another one does its task")
         self.submit(task)
@@ -161,7 +164,7 @@ class WorkerWatcher(Watcher):
         recent = done < total and time.monotonic() - self.reported < 0.5
         if name in SLOW_STAGES and not recent:
             self.reported = time.monotonic()
-            self.connection.send({"stage": [name, done, total, detail]})
+            self.connection.send((name, done, total, detail))
 
     def note(self, text: str) -> None:
         """Epochs of a run are not reported."""
@@ -172,7 +175,7 @@ def run_worker(connection: Connection) -> None:
     threading.Thread(target=exit_with, args=(os.getppid(),), daemon=True).start()
     torch.set_num_threads(1)
     runner = TaskRunner(WorkerWatcher(connection))
-    connection.send({"ready": True})
+    connection.send(READY)
     while True:
         try:
             task = connection.recv()

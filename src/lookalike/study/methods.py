@@ -1,19 +1,21 @@
-"""From a study file to runs: each method on each data set at each value of axes, checked."""
+"""From a study file to rows: each method on each data set at each value of axes, checked."""
 
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from lookalike import models
 from lookalike.config import RunConfig, parse
 from lookalike.config.keys import declared_keys, selected
 from lookalike.config.loading import merge, set_keys
 from lookalike.errors import BadInput
 from lookalike.study.config import MethodConfig, RowConfig, StudyConfig, StudyData
 from lookalike.study.results import label_of
-from lookalike.study.tuning import SearchSpace, grid_values
+from lookalike.study.tuning import Choices, SearchSpace, TunerConfig, grid_values
 from lookalike.training.runner import check
 
 STUDY_KEYS = tuple(name for name in RunConfig.model_fields if name in StudyConfig.model_fields)
@@ -21,6 +23,8 @@ STUDY_KEYS = tuple(name for name in RunConfig.model_fields if name in StudyConfi
 NOT_AXES = tuple(name for name, one in declared_keys(RunConfig).items() if one.key.of_study)
 """Keys that a study sets for every run, whatever varies."""
 NO_AXES: Mapping[str, str] = {}
+SHRINKS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+"""Shrinkages of LDA's within-class covariance; the best on validation classes is tested."""
 
 
 @dataclass(frozen=True)
@@ -35,17 +39,21 @@ class DatasetFacts:
 
 @dataclass(frozen=True)
 class Method:
-    """One method on one data set, before any hyper-parameter is chosen."""
+    """One row: a method on one data set, or a baseline, before any hyper-parameter is chosen."""
 
     dataset: str
     name: str
     config: RunConfig
     search: SearchSpace
+    tuner: TunerConfig
     identity: str
     """A hash of everything that determines a trial, but not of the number of trials."""
     axes: Mapping[str, str] = field(default_factory=dict)
     group: str = ""
     """The key of its facts and baselines; empty: the data set."""
+    baseline: bool = False
+    dim: int = 0
+    """The size of the embedding, of a baseline."""
 
     @property
     def label(self) -> str:
@@ -64,46 +72,98 @@ class Method:
 
 
 @dataclass(frozen=True)
-class RowGroup:
-    """Rows that share a data set and the values of axes, before the data are loaded."""
+class StudyRow:
+    """What a study file says about one row, before the data are loaded."""
 
     dataset: str
+    method: str
     axes: Mapping[str, str]
+    search: SearchSpace
     shared: RunConfig
     """What determines the facts and baselines: data, protocol, network."""
-    resolve: Callable[[DatasetFacts], Sequence[Method]]
+    config: Callable[[int], RunConfig]
+    """The configuration, where so many classes train."""
+
+    def resolve(self, study: StudyConfig, facts: DatasetFacts) -> Method:
+        """The row, if it can be trained and searched."""
+        config = self.config(facts.train_classes)
+        try:
+            check(config)
+            check_search(config, self.search, study)
+            if study.metric not in config.protocol.metrics:
+                raise BadInput(f"metric = '{study.metric}' is not among protocol.metrics")
+        except BadInput as error:
+            name = label_of(self.method, self.axes)
+            raise BadInput(f"the method '{name}': {error}") from None
+        searched = {key: one.model_dump(mode="json") for key, one in self.search.items()}
+        identity = hash_of(
+            config.identity(),
+            {"search": searched},
+            study.tuner.model_dump(mode="json", exclude={"trials"}),
+            study.seed,
+            self.dataset,
+            self.method,
+            facts.data_fingerprint,
+            facts.weights_fingerprint,
+        )
+        return Method(
+            self.dataset, self.method, config, self.search, study.tuner, identity, self.axes
+        )
 
 
-def cells(study: StudyConfig) -> list[RowGroup]:
-    """All combinations of data sets and axes, or the rows of a study one by one."""
+def rows_of(study: StudyConfig) -> Iterator[StudyRow]:
+    """The rows of a study one by one, or all combinations of data sets, axes and methods."""
+    for row in study.rows:
+        config = row_config(study, row)
+        yield StudyRow(
+            row.dataset or config.data.name,
+            row.method,
+            row.axes,
+            row.search,
+            shared_config(config),
+            lambda _, config=config: config,  # type: ignore[misc]
+        )
     if study.rows:
-        return [_row_cell(study, row) for row in study.rows]
-    return [
-        _cell(study, data, dict(zip(study.axes, values, strict=True)))
-        for data in study.data
-        for values in itertools.product(*study.axes.values())
-    ]
+        return
+    methods = [method.resolved() for method in study.methods]
+    for data, values in itertools.product(study.data, itertools.product(*study.axes.values())):
+        axes = dict(zip(study.axes, values, strict=True))
+        base = base_config(study, data, axes)
+        dataset, shared = dataset_name(study, data, axes), shared_config(base)
+        for method in methods:
+            configure = partial(_method_config, study, base, method, axes)
+            yield StudyRow(dataset, method.name, axes, method.search, shared, configure)
 
 
-def _cell(study: StudyConfig, data: StudyData, axes: Mapping[str, str]) -> RowGroup:
-    base = base_config(study, data, axes)
-    return RowGroup(
-        dataset_name(study, data, axes),
-        axes,
-        shared_config(base) if study.axes else base,
-        lambda facts: resolve(study, data, facts, axes),
-    )
+def baselines_of(dataset: str, group: str, shared: RunConfig, facts: DatasetFacts) -> list[Method]:
+    """Rows without training: the features of the network, raw, or reduced by PCA or LDA.
 
-
-def _row_cell(study: StudyConfig, row: RowConfig) -> RowGroup:
-    config = row_config(study, row)
-    dataset = row.dataset or config.data.name
-    return RowGroup(
-        dataset,
-        row.axes,
-        shared_config(config),
-        lambda facts: (_checked(study, dataset, row.method, row.axes, config, row.search, facts),),
-    )
+    A method that does not beat shrunk LDA of the same size has learned nothing new. Without
+    validation classes, which choose its shrinkage, there is no LDA.
+    """
+    width = models.feature_width(shared.model.network)
+    dim = min(shared.model.dim, width)
+    heads: dict[str, dict[str, Any]] = {"raw-features": {"dim": 0, "head_init": "random"}}
+    if dim:
+        heads["pca"] = {"dim": dim, "head_init": "pca"}
+    if dim and shared.protocol.name != "paper":
+        heads["lda"] = {"dim": dim, "head_init": "lda"}
+    found = []
+    for name, head in heads.items():
+        changes = {
+            "model": head | {"normalize": True},
+            "sampler": {"name": "random", "batch_size": 2},
+            "train": {"epochs": 0},
+        }
+        config = parse(merge(shared.model_dump(mode="json"), changes), f"the baseline '{name}'")
+        search: SearchSpace = (
+            {"model.head_shrink": Choices(choices=SHRINKS)} if name == "lda" else {}
+        )
+        identity = hash_of(config.identity(), dataset, facts.data_fingerprint, name)
+        size = head["dim"] or width
+        tuner = TunerConfig(name="grid", prune=False)
+        found.append(Method(dataset, name, config, search, tuner, identity, {}, group, True, size))
+    return found
 
 
 def axis_settings(study: StudyConfig, axes: Mapping[str, str]) -> dict[str, Any]:
@@ -157,67 +217,25 @@ def shared_config(config: RunConfig) -> RunConfig:
     return parse(selected(config, lambda key: bool(key.baselines)), "a row")
 
 
-def resolve(
-    study: StudyConfig, data: StudyData, facts: DatasetFacts, axes: Mapping[str, str] = NO_AXES
-) -> tuple[Method, ...]:
-    """The methods of a study on one data set, each checked before anything is run."""
-    return tuple(
-        _resolve_one(study, data, method.resolved(), facts, axes) for method in study.methods
-    )
-
-
 def hash_of(*parts: Any) -> str:
     """A short hash of JSON values."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _resolve_one(
+def _method_config(
     study: StudyConfig,
-    data: StudyData,
+    base: RunConfig,
     method: MethodConfig,
-    facts: DatasetFacts,
     axes: Mapping[str, str],
-) -> Method:
+    train_classes: int,
+) -> RunConfig:
     """One method: its parts on top of the study's base, and the values of axes on top of both."""
-    values = base_config(study, data, axes).model_dump(mode="json")
+    values = base.model_dump(mode="json")
     parts = method.model_dump(mode="json", include={"loss", "miner", "mix", "memory", "sampler"})
-    sampler = fit_sampler(parts.pop("sampler") or {}, values["sampler"], facts.train_classes)
+    sampler = fit_sampler(parts.pop("sampler") or {}, values["sampler"], train_classes)
     values |= {name: part for name, part in parts.items() if part}  # without the base's arguments
     values = set_keys(merge(values, {"sampler": sampler}), method.set)
-    values = set_keys(values, axis_settings(study, axes))
-    config = parse(values, f"the method '{method.name}'")
-    name = dataset_name(study, data, axes)
-    return _checked(study, name, method.name, axes, config, method.search, facts)
-
-
-def _checked(
-    study: StudyConfig,
-    dataset: str,
-    name: str,
-    axes: Mapping[str, str],
-    config: RunConfig,
-    search: SearchSpace,
-    facts: DatasetFacts,
-) -> Method:
-    """The method, if it can be trained and searched."""
-    try:
-        check(config)
-        check_search(config, search, study)
-        if study.metric not in config.protocol.metrics:
-            raise BadInput(f"metric = '{study.metric}' is not among protocol.metrics")
-    except BadInput as error:
-        raise BadInput(f"the method '{label_of(name, axes)}': {error}") from None
-    identity = hash_of(
-        config.identity(),
-        {"search": {key: searched.model_dump(mode="json") for key, searched in search.items()}},
-        study.tuner.model_dump(mode="json", exclude={"trials"}),
-        study.seed,
-        dataset,
-        name,
-        facts.data_fingerprint,
-        facts.weights_fingerprint,
-    )
-    return Method(dataset, name, config, search, identity, axes)
+    return parse(set_keys(values, axis_settings(study, axes)), f"the method '{method.name}'")
 
 
 def fit_sampler(

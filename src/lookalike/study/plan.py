@@ -1,4 +1,4 @@
-"""The plan of a study: its data sets loaded, its methods checked, its tasks listed."""
+"""The plan of a study: its data sets loaded, its rows checked, and the tasks that come next."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,166 +10,252 @@ from lookalike.config import RunConfig, without_effect
 from lookalike.config.keys import selected
 from lookalike.data import ImageSet
 from lookalike.errors import BadInput
-from lookalike.study.classes import RowClasses
 from lookalike.study.config import REPLACED_BY_ROWS, StudyConfig
-from lookalike.study.ledger import Ledger
-from lookalike.study.methods import NOT_AXES, DatasetFacts, Method, RowGroup, cells, hash_of
-from lookalike.study.progress import MethodProgress, readings_of
-from lookalike.study.result_files import (
-    baseline_classes,
-    load_results,
-    method_classes,
-    read_baselines,
-    read_method,
-    row_file,
-    write_baselines,
-    write_method,
-    write_study,
-)
-from lookalike.study.results import BaselineRow, StudyResults
-from lookalike.study.runner import Task
+from lookalike.study.methods import NOT_AXES, DatasetFacts, Method, StudyRow, baselines_of, rows_of
+from lookalike.study.records import JOINED, Record, TaskKey, row_of, trial_of
+from lookalike.study.results import MethodRow, PlannedRow, Reading, Trial, best_trial
+from lookalike.study.table import StudyTable
+from lookalike.study.tasks import Task
+from lookalike.study.tuning import should_prune, suggest, trials_asked, visible_trials
 from lookalike.training.building import load_images, splits_of
 
-
-@dataclass
-class BaselineProgress:
-    """The baselines of one data set, or of one combination of data set, protocol and network."""
-
-    dataset: str
-    group: str
-    task: Task
-    rows: tuple[BaselineRow, ...] = ()
-    classes: dict[tuple[str, str], RowClasses] = field(default_factory=dict)
-    """By group and baseline: the scores per test class, where they were kept."""
-    error: str = ""
-
-    @property
-    def ended(self) -> bool:
-        """Whether they are finished or failed."""
-        return bool(self.rows or self.error)
-
-    def update(self, records: Mapping[str, Mapping[str, Any]]) -> None:
-        """Read the record, if it exists."""
-        record = records.get(self.task.key)
-        if record is not None:
-            self.error = str(record.get("error", ""))
-            rows = record.get("rows", ())
-            own = {"dataset": self.dataset, "group": self.group}
-            self.rows = tuple(BaselineRow(**row | own) for row in rows)
-            kept = record.get("classes", {})
-            self.classes = {(self.group, name): found for name, found in kept.items()}
+MOST_AT_ONCE = 256
+"""Trials of one row that are given out at the same time."""
 
 
 @dataclass
-class Plan:
-    """All tasks of a study, and its progress."""
+class RowProgress:
+    """One row of a study: what its tasks found, and which come next."""
 
     study: StudyConfig
-    folder: Path
-    facts: dict[str, dict[str, Any]]
-    baselines: list[BaselineProgress]
-    methods: list[MethodProgress]
-    records: dict[str, dict[str, Any]] = field(default_factory=dict)
+    method: Method
+    number: int = 0
+    """Its place in the plan."""
+    records: dict[TaskKey, Record] = field(default_factory=dict)
+    former: tuple[Reading, ...] = ()
+    left_out: bool = False
+    """Whether there is no time for it."""
+    asked: dict[int, dict[str, Any]] = field(default_factory=dict)
+    ready: list[Task] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.trials_asked = trials_asked(self.method.tuner, self.method.search)
+        self.update()
+
+    @property
+    def planned(self) -> PlannedRow:
+        """What the study asks for, without paths of this machine."""
+        method = self.method
+        hidden: dict[str, Any] = {"runs_dir": True, "data": {"root"}}
+        return PlannedRow(
+            dataset=method.dataset,
+            method=method.name,
+            axes=dict(method.axes),
+            trials=self.trials_asked,
+            repeats=1 if method.baseline else self.study.repeats,
+            folds=method.folds,
+            config=method.config.model_dump(mode="json", exclude=hidden),
+            metric=method.config.train.metric,
+            identity=method.identity,
+            group="" if method.group == method.dataset else method.group,
+            baseline=method.baseline,
+            dim=method.dim,
+            former=self.former,
+        )
+
+    @property
+    def tuned(self) -> bool:
+        """Whether every trial is finished."""
+        return len(self.row.trials) == self.trials_asked
+
+    @property
+    def best(self) -> Trial | None:
+        """The trial that is trained again and tested, once all trials are finished."""
+        return best_trial(self.row.trials, self.trials_asked) if self.tuned else None
 
     @property
     def ended(self) -> bool:
         """Whether nothing is left to do."""
-        return all(b.ended for b in self.baselines) and all(m.ended for m in self.methods)
+        return self.left_out or (self.tuned and not self.ready)
 
     @property
-    def prefixes(self) -> list[str]:
-        """The prefixes of the keys of all tasks."""
-        return [*(one.task.key for one in self.baselines), *(one.prefix for one in self.methods)]
+    def runs_done(self) -> int:
+        """How many trainings are finished."""
+        runs = sum(max(1, len(trial.folds)) for trial in self.row.trials)
+        return runs + len(self.row.repeats) * self.method.folds
 
     @property
-    def chosen(self) -> bool:
-        """Whether every winner of the study is chosen."""
-        return all(progress.tuned for progress in self.methods)
+    def runs_left(self) -> int:
+        """How many trainings are left, at most."""
+        if self.ended:
+            return 0
+        done = len(self.row.trials) + len(self.row.repeats) + len(self.row.errors)
+        return (self.trials_asked + self.planned.repeats - done) * self.method.folds
+
+    def take(self, key: TaskKey, record: Record) -> Record:
+        """Add what a task found; a trial below the median ends with it."""
+        method = self.method
+        if key.repeat < 0 and method.tuner.prune and not record.error:
+            known = (*(self.records[key._replace(fold=f)] for f in range(key.fold)), record)
+            scores = [one.scores[f][f"validation {self.row.metric}"] for f, one in enumerate(known)]
+            history = self.row.trials[: visible_trials(key.trial, method.tuner)]
+            if key.fold + 1 < method.folds and should_prune(scores, history):
+                record = replace(record, pruned=True)
+        self.records[key] = record
+        self.update()
+        return record
+
+    def update(self) -> None:
+        """Derive the results and the next tasks from all records."""
+        self.row: MethodRow = row_of(self.planned, self.records, self.study.metric)
+        self.ready = list(self._repeats() if self.tuned else self._trials())
+
+    def _trials(self) -> Iterable[Task]:
+        """The missing folds of the next trials, as far as they may be known."""
+        tuner, finished = self.method.tuner, len(self.row.trials)
+        planned, unfinished = self.planned, 0
+        for number in range(finished, self.trials_asked):
+            seen = visible_trials(number, tuner)
+            if seen > finished or unfinished == MOST_AT_ONCE:
+                return
+            if trial_of(planned, self.records, number) is not None:
+                continue
+            unfinished += 1
+            keys = [TaskKey(number, fold) for fold in range(self.method.folds)]
+            if number not in self.asked:
+                begun = next((self.records[key] for key in keys if key in self.records), None)
+                seed = int(self.method.identity[:7], 16) ^ self.study.seed  # one for each method
+                history = self.row.trials[:seen]
+                self.asked[number] = begun.parameters if begun else suggest(
+                    tuner, self.method.search, seed, number, history
+                )  # fmt: skip
+            missing = [key for key in keys if key not in self.records]
+            for key in missing[:1] if tuner.prune else missing:
+                yield self._task(
+                    key, self.asked[number], f"trial {number + 1}, fold {key.fold + 1}"
+                )
+
+    def _repeats(self) -> Iterable[Task]:
+        """The repeats of the winner that are not tested by every metric."""
+        best, metrics = self.best, set(self.method.config.protocol.metrics)
+        for number in range(self.planned.repeats if best else 0):
+            key = TaskKey(best.number if best else 0, repeat=number)
+            found = self.records.get(key)
+            if found is None or not (
+                found.error
+                or all(metrics <= s.keys() for fold, s in found.scores.items() if fold != JOINED)
+            ):
+                yield self._task(key, best.parameters if best else {}, f"repeat {number + 1}")
+
+    def _task(self, key: TaskKey, parameters: Mapping[str, Any], title: str) -> Task:
+        config = self.method.with_parameters(parameters)
+        protocol: dict[str, Any] = {"fold": key.fold, "test": False}
+        other = 0 if self.method.baseline else 1 + key.repeat  # of a trial 0, too
+        changes: dict[str, Any] = {"seed": self.study.seed + other}
+        if key.repeat < 0:
+            protocol["metrics"] = (config.train.metric,)
+            changes["protocol"] = config.protocol.model_copy(update=protocol)
+        config = config.model_copy(update=changes)
+        folders = not config.model.frozen if self.study.checkpoints is None else None
+        return Task(
+            row=self.number,
+            key=key,
+            config=config.model_dump(mode="json"),
+            parameters=dict(parameters),
+            asked=self.trials_asked,
+            checkpoints=not self.method.baseline and bool(folders or self.study.checkpoints),
+            keep=self.study.keep_runs,
+            title=f"{self.method.dataset} {self.method.label} {title}",
+        )
+
+
+@dataclass
+class Plan:
+    """All rows of a study, the baselines first, and their progress."""
+
+    study: StudyConfig
+    folder: Path
+    facts: dict[str, dict[str, Any]]
+    rows: list[RowProgress]
+
+    @property
+    def methods(self) -> list[RowProgress]:
+        """The rows that are trained, without those for which there is no time."""
+        return [row for row in self.rows if not (row.method.baseline or row.left_out)]
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left to do."""
+        return all(row.ended for row in self.rows)
 
     def ready(self) -> Iterable[Task]:
-        """Tasks that can run now, methods in the order of the study file.
+        """Tasks that can run now.
 
         First the trials of every row. No test label is read before all winners are chosen: then
-        come the repeats, which are tested, and the baselines.
+        come the repeats, which are tested.
         """
-        if not self.chosen:
-            for progress in self.methods:
-                if not progress.tuned:
-                    yield from progress.ready
-            return
-        for baseline in self.baselines:
-            if not baseline.ended:
-                yield baseline.task
-        for progress in self.methods:
-            yield from progress.ready
+        rows = [row for row in self.rows if not row.left_out]
+        tuning = [row for row in rows if not row.tuned]
+        for row in tuning or rows:
+            yield from row.ready
 
-    def take(self, records: Mapping[str, dict[str, Any]]) -> None:
-        """Add records, and write the files of the rows that they change.
+    def resume(self, table: StudyTable) -> list[str]:
+        """Continue after what the table has; the names of outdated rows, which begin anew.
 
-        The file of a long search is written at each hundredth of its trials; the ledger has all.
+        Raises:
+            BadInput: The table is of another study.
         """
-        fresh = {key: record for key, record in records.items() if key not in self.records}
-        self.records |= fresh
-        for progress in self.methods:
-            if any(key.startswith(progress.prefix) for key in fresh):
-                before, progress.begun = progress.size, True
-                progress.update(self.records)
-                step = 1 if progress.tuned else max(1, progress.trials_asked // 100)
-                if progress.size // step != before // step:
-                    write_method(self.folder, progress.row(), progress.row_classes())
-        for baseline in self.baselines:
-            if baseline.task.key in fresh:
-                baseline.update(self.records)
-                same = [one for one in self.baselines if one.dataset == baseline.dataset]
-                rows = tuple(row for one in same for row in one.rows)
-                classes = {key: found for one in same for key, found in one.classes.items()}
-                write_baselines(self.folder, baseline.dataset, rows, classes)
-
-    def resume(self) -> None:
-        """Continue after what the files in the folder have; those of another study are an error."""
-        for progress in self.methods:
-            method = progress.method
-            row = read_method(self.folder, method.dataset, method.label)
-            if row is None or row.outdated:
+        outdated = []
+        for row in self.rows:
+            method, before = row.method, table.row(row.planned)
+            if before is None:
                 continue
+            records = table.records(before)
+            anew = before.outdated or (method.baseline and before.identity != method.identity)
             # of a stranger's trial nothing is set but what the study searches: no folder, no file
-            own = all(trial.parameters.keys() == method.search.keys() for trial in row.trials)
-            if row.identity != method.identity or not own:
-                path = row_file(self.folder, method.dataset, method.label)
+            tried = [record.parameters for key, record in records.items() if key.repeat < 0]
+            own = all(parameters.keys() == method.search.keys() for parameters in tried)
+            if not anew and (before.identity != method.identity or not own):
                 raise BadInput(
-                    f"'{path}' was made with other settings, data or weights; give another folder "
-                    "(--results), or remove it"
+                    f"the row '{method.label}' in '{self.folder}' was made with other settings, "
+                    "data or weights; give another folder (--results), or remove it"
                 )
-            progress.resume(row, method_classes(self.folder, row))
-        stored = (self.folder / "study.json").is_file()
-        former = load_results(self.folder).facts if stored else {}
-        for baseline in self.baselines:
-            rows = read_baselines(self.folder, baseline.dataset)
-            if former.get(baseline.group) == self.facts[baseline.group]:
-                baseline.rows = tuple(r for r in rows if (r.group or r.dataset) == baseline.group)
-                for one in baseline.rows:
-                    if (found := baseline_classes(self.folder, one)) is not None:
-                        baseline.classes[one.group, one.baseline] = found
+            row.former = before.former
+            if anew:
+                if not method.baseline:
+                    readings = row_of(before, records, self.study.metric).readings
+                    row.former = tuple(replace(r, reason=r.reason or "outdated") for r in readings)
+                outdated.append((before, f"{method.dataset} {method.label}"))
+            else:
+                row.records = records
+            row.update()
+        for before, _ in outdated:
+            table.restart(before)
+        return [name for before, name in outdated if not before.baseline]
 
-    def restart_outdated(self, ledger: Ledger) -> list[str]:
-        """Clear the rows that are marked as outdated, here and in the ledger; their names."""
-        names = []
-        for progress in self.methods:
-            method = progress.method
-            row = read_method(self.folder, method.dataset, method.label)
-            if row is not None and row.outdated:
-                ledger.remove(progress.prefix)
-                progress.former = tuple(
-                    replace(one, reason=one.reason or "outdated") for one in readings_of(row)
-                )
-                write_method(self.folder, progress.row())
-                names.append(f"{method.dataset} {method.label}")
-        return names
+    def leave_out_late(self, seconds: float, each: float) -> list[str]:
+        """Leave out the rows that no longer fit in, with the tests of those that do; their names.
 
-    def leave_out(self, rows: Sequence[MethodProgress], workers: int) -> None:
-        """Forget rows for which there is no time; their records stay for another call."""
-        self.methods = [one for one in self.methods if one not in rows]
-        self.write_head(workers)
+        A row is begun only if its trials and tests fit in; one that is begun goes on while there
+        is time for the tests of the tuned ones. While none is tuned, none is left out.
+
+        Args:
+            seconds: What is left.
+            each: Seconds of one training, divided by the number of workers.
+        """
+        tuned = [row for row in self.methods if row.tuned]
+        left = seconds - each * sum(row.runs_left for row in tuned)
+        late = []
+        for row in self.methods:
+            if not row.tuned:
+                needed = each * row.runs_left
+                if left < (0 if row.records else needed):
+                    late.append(row)
+                else:
+                    left -= needed
+        for row in late if tuned else ():
+            row.left_out = True
+        return [row.method.label for row in late] if tuned else []
 
     def without_effect(self) -> list[str]:
         """A sentence for each setting of a row that changes nothing."""
@@ -185,19 +271,15 @@ class Plan:
             kind = "points of a grid" if self.study.tuner.name == "grid" else "trials"
             parts.append(f"{trials:,} {kind}")
         parts.append(f"{repeats} repeat{'s' * (repeats != 1)} of each row")
-        folds = {one.folds for one in self.methods} - {1}
+        folds = {one.method.folds for one in self.methods} - {1}
         if folds:
             parts.append(f"{' or '.join(map(str, sorted(folds)))} folds")
-        trainings = sum((one.trials_asked + repeats) * one.folds for one in self.methods)
+        trainings = sum((one.trials_asked + repeats) * one.method.folds for one in self.methods)
         return f"{trainings:,} trainings: {', '.join(parts)}"
 
     def read_before(self) -> str:
         """A sentence where more trials may replace winners whose test scores were read."""
-        names = [
-            one.method.label
-            for one in self.methods
-            if one.former and not one.former[-1].reason and one.former[-1].trials < one.trials_asked
-        ]
+        names = [one.method.label for one in self.methods if one.row.readings and not one.tuned]
         if not names:
             return ""
         return (
@@ -205,28 +287,19 @@ class Plan:
             "and every reading is counted in the row"
         )
 
-    def write_head(self, workers: int) -> None:
-        """Write the study file, without paths, and the number of workers."""
+    def write(self, table: StudyTable, workers: int) -> None:
+        """Write what the study asks for, without paths, and the number of workers."""
         exclude: dict[str, Any] = {"results": True, "data": {"__all__": {"root"}}}
-        exclude |= {"rows": {"__all__": {"config"}}}  # it is in the rows' own files
+        exclude |= {"rows": {"__all__": {"config"}}}  # it is in the rows
         if self.study.rows:
             exclude |= dict.fromkeys(REPLACED_BY_ROWS, True)
         asked = self.study.model_dump(mode="json", exclude=exclude)
         for values in asked.get("axes", {}).values():
             for settings in values.values():
                 settings.pop("data.root", None)
-        write_study(
-            StudyResults(
-                folder=self.folder,
-                name=self.study.name,
-                metric=self.study.metric,
-                study=asked | {"workers": workers},
-                datasets=tuple(dict.fromkeys(part.method.dataset for part in self.methods)),
-                methods=tuple(dict.fromkeys(part.method.name for part in self.methods)),
-                planned=tuple(part.planned for part in self.methods),
-                facts=self.facts,
-            )
-        )
+        values = {"name": self.study.name, "metric": self.study.metric, "facts": self.facts}
+        rows = [row.planned for row in self.rows if not row.left_out]
+        table.write_plan(values | {"study": asked | {"workers": workers}}, rows)
 
 
 def results_folder(study: StudyConfig, given: Path | None = None) -> Path:
@@ -240,68 +313,51 @@ def make_plan(study: StudyConfig, folder: Path) -> Plan:
     for label in labels:
         if labels.count(label) > 1:
             raise BadInput(f"two data sets are called '{label}'; give one of them a label")
-    found = cells(study)
-    for name in dict.fromkeys(cell.dataset for cell in found):
-        if "/" in name or name.startswith("."):
-            raise BadInput(f"data.label = '{name}' cannot be the name of a folder")
     loaded: dict[str, ImageSet] = {}
-    facts, baselines, resolved = {}, [], {}
-    for name, group in _groups(found).items():
-        shared = next((cell.shared for cell in group if cell.shared.model.frozen), group[0].shared)
-        dataset = group[0].dataset
-        place = f"{shared.data.model_dump_json()} {shared.protocol.order} {shared.protocol.seed}"
-        if place not in loaded:
-            loaded[place], _ = load_images(shared)
-        facts[name] = known = _facts(shared, loaded[place])
-        images, weights = known["fingerprint"], known["weights"]
-        own = DatasetFacts(images, weights, known["train_classes"])
-        metrics = shared.protocol.metrics
-        identity = hash_of(shared.identity(), metrics, images, weights, dataset)
+    facts: dict[str, dict[str, Any]] = {}
+    baselines: list[Method] = []
+    asked, resolved = list(rows_of(study)), {}
+    for name, group in _groups(asked).items():
+        shared = next((row.shared for row in group if row.shared.model.frozen), group[0].shared)
+        source = f"{shared.data.model_dump_json()} {shared.protocol.order} {shared.protocol.seed}"
+        if source not in loaded:
+            loaded[source], _ = load_images(shared)
+        facts[name] = known = _facts(shared, loaded[source])
+        own = DatasetFacts(known["fingerprint"], known["weights"], known["train_classes"])
         if study.baselines:
-            known["baselines"] = identity
-            task = Task(f"{identity}/baselines", "baselines", shared.model_dump(mode="json"))
-            baselines.append(BaselineProgress(dataset, name, task))
-        for cell in group:
-            resolved[id(cell)] = [replace(m, group=name) for m in cell.resolve(own)]
-    methods = [method for cell in found for method in resolved[id(cell)]]
-    _check_names(methods)
-    plan = Plan(study, folder, facts, baselines, [MethodProgress(study, m) for m in methods])
-    for progress in plan.methods:
-        progress.update({})
-    return plan
+            baselines += baselines_of(group[0].dataset, name, shared, own)
+        for row in group:
+            resolved[id(row)] = replace(row.resolve(study, own), group=name)
+    methods = [resolved[id(row)] for row in asked]
+    names = [(method.dataset, method.label) for method in methods]
+    for method in methods:
+        if names.count((method.dataset, method.label)) > 1:
+            kind = "rows" if method.axes else "methods"
+            raise BadInput(f"two {kind} are called '{method.label}'; give one of them another name")
+    every = enumerate([*baselines, *methods])
+    return Plan(study, folder, facts, [RowProgress(study, one, number) for number, one in every])
 
 
-def _groups(found: Sequence[RowGroup]) -> dict[str, list[RowGroup]]:
-    """Cells that share data, protocol and network, by a name: the data set and common axes."""
-    by_key: dict[tuple[str, str], list[RowGroup]] = {}
-    for cell in found:
-        key = repr(selected(cell.shared, lambda key: key.baselines == "values"))
-        by_key.setdefault((cell.dataset, key), []).append(cell)
-    named: dict[str, list[RowGroup]] = {}
+def _groups(asked: Sequence[StudyRow]) -> dict[str, list[StudyRow]]:
+    """Rows that share data, protocol and network, by a name: the data set and common axes."""
+    by_key: dict[tuple[str, str], list[StudyRow]] = {}
+    for row in asked:
+        key = repr(selected(row.shared, lambda key: key.baselines == "values"))
+        by_key.setdefault((row.dataset, key), []).append(row)
+    named: dict[str, list[StudyRow]] = {}
     for (dataset, _), group in by_key.items():
         name = dataset
         if sum(other == dataset for other, _ in by_key) > 1:
             common = [
                 value
                 for axis, value in group[0].axes.items()
-                if all(cell.axes.get(axis) == value for cell in group)
+                if all(row.axes.get(axis) == value for row in group)
             ]
             name = ", ".join([dataset, *common])
         while name in named:
             name += "'"
         named[name] = group
     return named
-
-
-def _check_names(methods: Sequence[Method]) -> None:
-    """Refuse rows that could not be told apart, or would share a file."""
-    seen: set[Path] = set()
-    for method in methods:
-        path = row_file(Path(), method.dataset, method.label)
-        if path in seen:
-            kind = "rows" if method.axes else "methods"
-            raise BadInput(f"two {kind} are called '{method.label}'; give one of them another name")
-        seen.add(path)
 
 
 def _facts(config: RunConfig, images: ImageSet) -> dict[str, Any]:

@@ -18,7 +18,8 @@ import torch
 from lookalike.errors import BadInput
 from lookalike.progress import Watcher
 from lookalike.registry import TRUSTED
-from lookalike.study.runner import Task, TaskResult, TaskRunner
+from lookalike.study.records import Record
+from lookalike.study.tasks import Task, TaskResult, TaskRunner
 
 RETRIES = 4
 """How often Ray executes a task again whose worker or node died."""
@@ -35,7 +36,7 @@ class RunnerActor:
         torch.set_num_threads(threads)
         self.runner = TaskRunner()
 
-    def run(self, task: Task) -> dict[str, Any]:
+    def run(self, task: Task) -> Record:
         """Execute one task."""
         return self.runner.run(task)
 

@@ -1,20 +1,25 @@
 """The results of a study: trials, repeats, rows of methods and of baselines."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, FiniteFloat
 
 from lookalike.runs.scores import Scores
 from lookalike.study.intervals import Interval, summarize
 
+if TYPE_CHECKING:
+    from lookalike.evaluation.class_table import ClassTable
+
 LARGEST = 3.4e38
 """No hyper-parameter is larger: the importance of each is computed in float32."""
 State = Literal["complete", "pruned", "failed"]
 Which = Literal["separate", "concatenated"]
+Cell = tuple[int, int]
+"""Repeat and fold."""
 
 
 def label_of(method: str, axes: Mapping[str, str]) -> str:
@@ -26,8 +31,8 @@ def label_of(method: str, axes: Mapping[str, str]) -> str:
     return ", ".join((method, *axes.values()))
 
 
-def _finite(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Refuse numbers that no search draws."""
+def finite(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The hyper-parameters; numbers that no search draws are refused."""
     for key, value in parameters.items():
         if isinstance(value, float) and not abs(value) < LARGEST:
             raise ValueError(f"{key[:80]} is {value}")
@@ -53,7 +58,7 @@ class Trial:
     """One setting of the hyper-parameters, scored on validation classes."""
 
     number: int
-    parameters: Annotated[dict[str, Any], AfterValidator(_finite)]
+    parameters: Annotated[dict[str, Any], AfterValidator(finite)]
     """By dotted key: ``{"loss.margin": 0.1, "optim.lr": 1e-3}``."""
     state: State
     value: FiniteFloat | None
@@ -65,6 +70,28 @@ class Trial:
     """Why it failed."""
     last: tuple[float, ...] = ()
     """The validation score of each fold's last epoch, which no score chose; where it is known."""
+
+
+def best_trial(trials: Sequence[Trial], asked: int) -> Trial | None:
+    """The complete trial with the best value, the first of equals; None where all failed.
+
+    Where nothing was searched (``asked`` is 0), the method as it was given.
+    """
+    if not asked:
+        return Trial(0, {}, "complete", None, (), 0.0)
+    complete = [trial for trial in trials if trial.value is not None]
+    return max(complete, key=lambda t: (t.value or 0.0, -t.number), default=None)
+
+
+@dataclass(frozen=True)
+class RowClasses:
+    """Scores per test class of a row, of each model and of each repeat's concatenated embeddings.
+
+    ``concatenated`` is empty where there is one fold.
+    """
+
+    separate: Mapping[Cell, "ClassTable"] = field(default_factory=dict)
+    concatenated: Mapping[int, "ClassTable"] = field(default_factory=dict)
 
 
 class Tested:
@@ -109,6 +136,41 @@ class Reading:
     """The mean of its test scores, by the metric of the study."""
     reason: str = ""
     """Why it was replaced; empty while it stands."""
+
+
+@dataclass(frozen=True)
+class PlannedRow:
+    """One row that a study asks for: how much work it is, and its settings."""
+
+    dataset: str
+    method: str
+    axes: dict[str, str]
+    trials: int
+    repeats: int
+    folds: int
+    config: Annotated[dict[str, Any], AfterValidator(_with_protocol)] = field(default_factory=dict)
+    """The resolved ``RunConfig``, before any hyper-parameter is chosen."""
+    metric: str = "map@r"
+    identity: str = ""
+    outdated: str = ""
+    group: str = ""
+    """The key of its facts and baselines; empty: the data set."""
+    baseline: bool = False
+    """Whether it is one of the baselines of its group: nothing is trained."""
+    dim: int = 0
+    """The size of the embedding, of a baseline."""
+    former: tuple[Reading, ...] = ()
+    """Winners that were tested before the row was begun anew."""
+
+    @property
+    def label(self) -> str:
+        """The method and the values of its axes."""
+        return label_of(self.method, self.axes)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What identifies a row of a study."""
+        return self.dataset, self.label
 
 
 @dataclass(frozen=True)
@@ -233,23 +295,6 @@ class BaselineRow(Tested):
 
 
 @dataclass(frozen=True)
-class PlannedRow:
-    """One row that a study asks for, and how much work it is."""
-
-    dataset: str
-    method: str
-    axes: dict[str, str]
-    trials: int
-    repeats: int
-    folds: int
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """What identifies a row of a study."""
-        return self.dataset, label_of(self.method, self.axes)
-
-
-@dataclass(frozen=True)
 class StudyResults:
     """The results of a study, finished or not."""
 
@@ -259,8 +304,6 @@ class StudyResults:
     """The metric that selected epochs and trials, on validation classes."""
     study: dict[str, Any]
     """The resolved study file: data, base, methods, protocol, tuner, repeats, seed."""
-    datasets: tuple[str, ...]
-    methods: tuple[str, ...]
     planned: tuple[PlannedRow, ...] = ()
     """All rows, in the order of the study file."""
     rows: tuple[MethodRow, ...] = ()
@@ -271,6 +314,16 @@ class StudyResults:
     )
     """Fingerprint, numbers of images and classes: of each data set, or of each combination of
     data set, protocol and network where rows differ in those."""
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """The names of the data sets."""
+        return tuple(dict.fromkeys(row.dataset for row in self.planned))
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The names of the methods."""
+        return tuple(dict.fromkeys(row.method for row in self.planned))
 
     @property
     def axes(self) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ from typing import Any
 
 from lookalike.progress import duration
 from lookalike.study.intervals import Interval
-from lookalike.study.result_files import load_results
 from lookalike.study.results import MethodRow, PlannedRow, label_of
+from lookalike.study.table import load_results
 
 Status = dict[str, Any]
 

@@ -211,17 +211,6 @@ def should_prune(folds: Sequence[float], history: Sequence[Trial]) -> bool:
     return statistics.fmean(folds) < statistics.median(others)
 
 
-def best_trial(trials: Sequence[Trial], asked: int) -> Trial | None:
-    """The complete trial with the best value, the first of equals; None where all failed.
-
-    Where nothing was searched (``asked`` is 0), the method as it was given.
-    """
-    if not asked:
-        return Trial(0, {}, "complete", None, (), 0.0)
-    complete = [trial for trial in trials if trial.value is not None]
-    return max(complete, key=lambda t: (t.value or 0.0, -t.number), default=None)
-
-
 def to_optuna(trial: Trial, search: SearchSpace) -> FrozenTrial:
     """The same trial for Optuna; its steps are folds, with the mean so far."""
     means = [statistics.fmean(trial.folds[: n + 1]) for n in range(len(trial.folds))]
