@@ -43,7 +43,7 @@ CHECKS = [
     "tests/test_rooms.py",
     "tests/losses/test_docs.py",
     "tests/losses/test_every_loss.py",
-    "tests/evaluation/test_docs.py",
+    "tests/evaluation/test_metrics.py",
 ]
 ALL_TOGETHER = [
     "data.name=bars",
