@@ -30,7 +30,7 @@ PAGES = {
 }
 RUN_ELSEWHERE = {
     "docs/coming-from-pml.md": "tests/pml/test_page.py",
-    "docs/evaluation.md": "tests/evaluation/test_docs.py",
+    "docs/evaluation.md": "tests/evaluation/test_metrics.py",
     "docs/extending.md": "tests/test_extending.py",
     "docs/losses.md": "tests/losses/test_docs.py",
     "docs/mixing.md": "tests/mixing/test_docs.py",

@@ -1,5 +1,6 @@
 """A network with its test transform, stored in a folder: settings and weights, no pickle."""
 
+import copy
 import json
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -104,13 +105,14 @@ class Embedder(Encoder):
     def __init__(
         self, model: EmbeddingModel, blueprint: Blueprint, origin: dict[str, Any] | None = None
     ) -> None:
-        self.model = model.eval().requires_grad_(False).to(memory_format=torch.channels_last)
+        model.eval().requires_grad_(False).to(memory_format=torch.channels_last)
+        self.model = copy.copy(model)  # the same weights with views of its own
+        self.model.views = blueprint.preset.views
         self.blueprint = blueprint
         self.origin = origin or {}
         preset, mark = blueprint.preset, fingerprint(blueprint, model)
         normalisation = preset.normalisation(model.normalisation)
         super().__init__(preset, normalisation, model.dim, mark)
-        self.model.views = preset.views
 
     @classmethod
     def open(cls, folder: Path | str) -> Self:
