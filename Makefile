@@ -65,7 +65,7 @@ faketime:
 # Random faults over the whole product for MINUTES; the counts go to docs/reliability.md.
 MINUTES ?= 20
 chaos: install faketime
-	$(BIN)/python -m chaos --minutes $(MINUTES) --write
+	$(BIN)/python -m tests.chaos --minutes $(MINUTES) --write
 
 bench: bench-losses bench-eval bench-train bench-search
 

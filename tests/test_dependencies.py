@@ -32,7 +32,7 @@ NOT_IMPORTED = {
 }
 """Declared packages that no file of ours imports by name, and what needs them."""
 
-FOLDERS = ("tests", "benchmarks", "chaos", "website", "examples")
+FOLDERS = ("tests", "benchmarks", "website", "examples")
 """Where what only `dev` installs may be used."""
 
 
@@ -65,7 +65,7 @@ def imported(*folders):
     ours = {
         "lookalike",
         "website",
-        "chaos",
+        "tests",
         *(path.stem for path in (ROOT / "benchmarks").glob("*.py")),
     }
     found = {}

@@ -77,7 +77,7 @@ def test_a_writer_that_finds_the_disk_full_names_the_file(tmp_path, error):
 @pytest.mark.parametrize(("point", "found"), [("rename:2", 1), ("renamed:2", 2), ("rename:3", 2)])
 def test_a_kill_between_write_and_rename_leaves_a_whole_file(tmp_path, point, found):
     write = "import sys; from pathlib import Path; from lookalike.files import write_json\n"
-    write += "from chaos.faults import install; install(sys.argv[2])\n"
+    write += "from tests.chaos.commands import install_fault; install_fault(sys.argv[2])\n"
     write += "for number in (1, 2): write_json(Path(sys.argv[1]), {'a': number})"
     path = tmp_path / "value.json"
     command = [sys.executable, "-c", write, path, f"{point}:kill"]

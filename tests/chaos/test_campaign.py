@@ -4,11 +4,11 @@ import signal
 
 import pytest
 
-from chaos import page
-from chaos.campaign import run_campaign
-from chaos.commands import spawn
-from chaos.parts import scenarios
-from chaos.scenario import Outcome, Scenario, Unavailable
+from tests.chaos import page
+from tests.chaos.campaign import run_campaign
+from tests.chaos.commands import start
+from tests.chaos.outcome import Outcome, Scenario, Unavailable
+from tests.chaos.scenarios import scenarios
 
 
 class Counted(Scenario):
@@ -56,7 +56,7 @@ def test_a_failure_is_replayed_by_its_seed(tmp_path):
     entries, lines = run([failing], tmp_path / "failing", seconds=60)
     ((seed, outcome),) = entries[0].failures
     assert outcome.problems == ("too large",)
-    assert f"  again: python -m chaos --only some.work --seed {seed} --attempts 1" in lines
+    assert f"  again: python -m tests.chaos --only some.work --seed {seed} --attempts 1" in lines
     again = Counted("some.work")
     run([again], tmp_path / "again", seed=seed, attempts=1)
     assert again.drawn == [max(whole.drawn)]
@@ -93,7 +93,7 @@ def test_attempts_that_disturb_nothing_are_a_failure(tmp_path):
 
 class Leaves(Counted):
     def attempt(self, random, folder):
-        self.left = spawn(["serve", "--help"], folder, before=("sh", "-c", "exec sleep 600"))
+        self.left = start(["600"], folder, program="import time; time.sleep(600)")
         return Outcome(done=1)
 
 
@@ -102,7 +102,7 @@ def test_a_command_that_still_runs_is_ended_and_a_failure(tmp_path):
     entries, lines = run([scenario], tmp_path, attempts=1)
     assert len(entries[0].failures) == 1
     assert "still running" in "".join(lines)
-    assert scenario.left.wait(20) == -signal.SIGKILL
+    assert scenario.left.within(20) == -signal.SIGKILL
 
 
 def test_a_share_of_the_time_is_for_one_attempt_alone_at_the_end(tmp_path):

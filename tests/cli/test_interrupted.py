@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.study import findings
 from lookalike.cli import app
+from tests.chaos.works import findings
 from tests.commands import Command, handles_signals
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
