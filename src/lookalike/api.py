@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import yaml
 
 from lookalike.choose import words
-from lookalike.choose.budget import clock_of
 from lookalike.choose.candidates import data_settings, settings_of
-from lookalike.choose.chooser import Recommendation
+from lookalike.choose.chooser import Recommendation, clock_of
 from lookalike.choose.chooser import choose as run_choice
-from lookalike.choose.page import write_outcome
 from lookalike.compare.comparison import Comparison, chosen_metric
 from lookalike.compare.comparison import compare as compare_rows
 from lookalike.compare.contenders import gather
@@ -274,8 +272,8 @@ def choose(
             folder=None if output is None else Path(output),
             watcher=watcher,
         )
-    written = write_outcome(outcome, f"la.choose({str(source)!r}, minutes={minutes:g})")
-    return Choice(outcome, written.page, written.recipe)
+    page, recipe = words.write_outcome(outcome, f"la.choose({str(source)!r}, minutes={minutes:g})")
+    return Choice(outcome, page, recipe)
 
 
 @dataclass(frozen=True)

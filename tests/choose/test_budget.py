@@ -4,13 +4,8 @@ import time
 import numpy as np
 import pytest
 
-from lookalike.choose.budget import (
-    EXTRACTION_SHARE,
-    Extraction,
-    Pace,
-    clock_of,
-    plan_extraction,
-)
+from lookalike.choose.chooser import clock_of
+from lookalike.choose.images import EXTRACTION_SHARE, Extraction, Pace, plan_extraction
 from lookalike.errors import BadInput
 
 LABELS = np.repeat(np.arange(10), 100)
@@ -50,11 +45,6 @@ def test_too_little_time_is_refused_with_the_time_that_is_needed():
 def test_data_sets_that_cannot_be_sampled_are_refused():
     with pytest.raises(BadInput, match="the features of all 1,000 images need a budget of about"):
         plan_extraction(PACE, LABELS, seconds_for(300, 0), 4, whole=True)
-
-
-def test_extraction_survives_its_file():
-    for one in (Extraction(3), Extraction(0, 7)):
-        assert Extraction.from_dict(one.as_dict()) == one
 
 
 def test_the_clock_keeps_a_reserve():

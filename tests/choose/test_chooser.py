@@ -4,10 +4,10 @@ from functools import partial
 
 import pytest
 
-from lookalike.choose import chooser, preparation, words
-from lookalike.choose.budget import Extraction, TimeIsUp
+from lookalike.choose import chooser, images, words
 from lookalike.choose.chooser import choose
-from lookalike.choose.page import write_outcome
+from lookalike.choose.images import Extraction
+from lookalike.choose.words import write_outcome
 from lookalike.config import load
 from lookalike.errors import BadInput, LookalikeError
 from lookalike.study.driver import Clock
@@ -31,18 +31,20 @@ def test_a_recommendation_with_its_files(chosen, few_candidates, tmp_path):
     names = {one.name for one in found.decision.candidates}
     assert names == {*few_candidates, "raw features", "PCA", "LDA, shrunk"}
     assert found.not_tried == found.failed == ()
-    assert found.decision.test_classes == 8
+    assert found.decision.compared.classes == 8
     assert words.headline(found).startswith("Use ")
     assert words.headline(found).endswith("on 8 classes it has not seen.")
-    written = write_outcome(found, "lookalike choose photos")
-    page = html.unescape(written.page.read_text(encoding="utf-8"))
+    page, recipe = write_outcome(found, "lookalike choose photos")
+    page = html.unescape(page.read_text(encoding="utf-8"))
     assert words.headline(found) in page
     assert "lookalike choose photos" in page
     told = json.loads((tmp_path / "found" / "recommendation.json").read_text())
     assert told["method"] == found.decision.chosen.name
     assert len(told["candidates"]) == 5
-    for recipe in filter(None, (written.recipe, written.alternative)):
-        run = train(load(recipe, [f"runs_dir={tmp_path / 'runs'}"]))
+    alternative = recipe.with_name("trained.yaml")
+    assert alternative.is_file() != found.decision.training_helps
+    for path in (recipe, alternative) if alternative.is_file() else (recipe,):
+        run = train(load(path, [f"runs_dir={tmp_path / 'runs'}"]))
         assert "recall@1" in run.result["test"]
 
 
@@ -90,35 +92,36 @@ def test_time_that_is_up_before_any_test_is_an_error(chosen, monkeypatch, in_pro
             return []
 
     clock = Clock(900)
-    monkeypatch.setattr(chooser, "compute_features", partial(_late, clock))
+    monkeypatch.setattr(chooser, "chosen_shrink", partial(_late, clock))
     with pytest.raises(LookalikeError, match="with more --minutes goes on"):
         chosen(clock, Slow)
 
 
 def _late(clock, *_):
     clock.begun -= 900
+    return 0.1
 
 
 def test_features_that_are_too_slow_stop_in_time(chosen, monkeypatch, tmp_path):
     clock = Clock(900)
-    plan = preparation.plan_extraction
+    plan = images.plan_extraction
 
     def slow(*given, **options):
         clock.begun -= 900
         return plan(*given, **options)
 
-    monkeypatch.setattr(preparation, "plan_extraction", slow)
-    with pytest.raises(TimeIsUp, match="of 80 steps of 'looking at images'"):
+    monkeypatch.setattr(images, "plan_extraction", slow)
+    with pytest.raises(LookalikeError, match="of 80 steps of 'looking at images'"):
         chosen(clock)
     assert not (tmp_path / "found").exists()
 
 
 def test_images_are_left_out_to_keep_the_time(chosen, monkeypatch):
-    monkeypatch.setattr(preparation, "plan_extraction", lambda *_, **__: Extraction(0, 4))
+    monkeypatch.setattr(images, "plan_extraction", lambda *_, **__: Extraction(0, 4))
     found = chosen()
     assert found.survey.images == 16 * 4
     assert found.recipe.data.name == "folder"
-    first, second, *_ = words.limits(found)
+    _, first, second, *_ = words.limits(found)
     assert first == "To keep the time, 4 images of each class at most were used."
     assert second.startswith("To keep the time, 0 augmented views of each image")
 
@@ -139,9 +142,9 @@ def test_too_few_classes_say_what_cannot_be_known(chosen, coloured_noise, tmp_pa
     assert found.untrained.classes == 6
     assert found.untrained.bounds is not None
     assert sum(line.startswith("Cannot be known: ") for line in words.reasons(found)) == 2
-    written = write_outcome(found, "lookalike choose photos")
-    assert "Cannot be known: " in written.page.read_text(encoding="utf-8")
-    run = train(load(written.recipe, [f"runs_dir={tmp_path / 'runs'}"]))
+    page, recipe = write_outcome(found, "lookalike choose photos")
+    assert "Cannot be known: " in page.read_text(encoding="utf-8")
+    run = train(load(recipe, [f"runs_dir={tmp_path / 'runs'}"]))
     assert run.done
     assert found.recipe.model.dim == 0
 
@@ -153,8 +156,8 @@ def test_names_of_folders_and_images_are_text_on_the_page(chosen, coloured_noise
     (made / bad / "0.png").rename(made / bad / f"{bad}.png")
     (made / bad / f"{bad}.png").write_bytes(b"no image")
     folder = made.rename(tmp_path / bad)
-    written = write_outcome(chosen(folder=folder), f"lookalike choose '{folder}'")
-    page = written.page.read_text(encoding="utf-8")
+    path, _ = write_outcome(chosen(folder=folder), f"lookalike choose '{folder}'")
+    page = path.read_text(encoding="utf-8")
     assert bad not in page
     assert html.escape(bad) in page
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lookalike.choose.decision import decide, validated_gains
+from lookalike.choose.chooser import decide, validated_gains
 from lookalike.compare.contenders import gather
 from lookalike.study.results import Trial
 from lookalike.study.table import class_scores, load_results
@@ -61,7 +61,7 @@ def test_training_that_is_shown_to_help_is_recommended(study, set_validation):
     assert found.untrained.name == "LDA, shrunk"
     assert found.gain.mean == pytest.approx(0.16, abs=0.02)
     assert set(found.beaten) >= {"triplet", "contrastive"}
-    assert (found.test_classes, found.trainings) == (40, 5)
+    assert (found.compared.classes, found.trainings) == (40, 5)
 
 
 def test_validation_chooses_and_not_the_test(study, set_validation):

@@ -1,17 +1,22 @@
-"""The recommendation in sentences: for the terminal, the page and the head of the recipe."""
+"""The recommendation for a reader: sentences, the page, the recipes, and JSON for a program."""
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from lookalike.choose.budget import Extraction
+import yaml
+from markupsafe import Markup
+
 from lookalike.choose.candidates import METRIC
-from lookalike.choose.chooser import Recommendation
-from lookalike.choose.decision import Decision
+from lookalike.choose.chooser import Decision, Recommendation
 from lookalike.compare.uncertainty import Bounds, Difference
 from lookalike.config import RunConfig
 from lookalike.config.schema import SPLIT_DATASETS
-from lookalike.report.formatting import metric_label, signed
+from lookalike.files import write_json, write_texts
+from lookalike.report.formatting import metric_label, signed, template, template_text
+from lookalike.report.page import write_page
 
 BASELINE_NAMES = {
     "LDA, shrunk": "LDA without training",
@@ -56,8 +61,8 @@ def headline(outcome: Recommendation) -> str:
     decision, chosen = outcome.decision, outcome.decision.chosen
     return (
         f"Use {name_of(chosen.name)}, {chosen.dim:,} numbers an image: "
-        f"{metric_label(decision.metric)} {plus_minus(chosen.score, chosen.bounds)} on "
-        f"{decision.test_classes:,} classes it has not seen."
+        f"{metric_label(decision.compared.metric)} {plus_minus(chosen.score, chosen.bounds)} on "
+        f"{decision.compared.classes:,} classes it has not seen."
     )
 
 
@@ -70,27 +75,24 @@ def reasons(outcome: Recommendation) -> list[str]:
     Returns:
         Sentences.
     """
-    if outcome.decision is None:
-        return [*_untrained(outcome), *(f"Cannot be known: {one}." for one in outcome.unknown)]
-    decision = outcome.decision
+    decision, one = outcome.decision, outcome.untrained
+    found = [f"Cannot be known: {reason}." for reason in outcome.unknown]
+    if one is not None:
+        unsure = "" if one.bounds else " How it does on other classes is not known from so few."
+        found.insert(
+            0,
+            f"{metric_label(one.metric)} of the network's own features, {one.dim:,} numbers an "
+            f"image: {plus_minus(one.score, one.bounds)} over all {one.classes:,} classes, of "
+            f"which it has seen none.{unsure}",
+        )
+    if decision is None:
+        return found
     found, mine = [_verdict(decision)], name_of(decision.chosen.name)
     if decision.tied:
         found.append(f"No difference can be shown between {mine} and {_listed(decision.tied)}.")
     if decision.beaten:
         found.append(f"{mine[0].upper()}{mine[1:]} is better than {_listed(decision.beaten)}.")
     return found
-
-
-def _untrained(outcome: Recommendation) -> list[str]:
-    one = outcome.untrained
-    if one is None:
-        return []
-    unsure = "" if one.bounds else " How it does on other classes is not known from so few."
-    return [
-        f"{metric_label(one.metric)} of the network's own features, {one.dim:,} numbers an image: "
-        f"{plus_minus(one.score, one.bounds)} over all {one.classes:,} classes, of which it has "
-        f"seen none.{unsure}"
-    ]
 
 
 def _verdict(decision: Decision) -> str:
@@ -147,23 +149,6 @@ def minus(difference: Difference, name: str) -> str:
     return signed(mean) + interval
 
 
-def meaning(decision: Decision) -> str:
-    """What the number after ± is.
-
-    Args:
-        decision: The recommendation.
-
-    Returns:
-        A sentence.
-    """
-    times = f"{decision.trainings} trainings and " if decision.trainings > 1 else ""
-    return (
-        f"± is half the 95 % interval over {times}{decision.test_classes:,} test classes: what to "
-        "expect of other classes like these, in a gallery like this one, with this split and these "
-        "searched settings."
-    )
-
-
 def limits(outcome: Recommendation) -> list[str]:
     """What was left out, and what the numbers do not say.
 
@@ -173,39 +158,37 @@ def limits(outcome: Recommendation) -> list[str]:
     Returns:
         Sentences.
     """
-    found = _extraction(outcome.extraction, outcome.wanted_views)
-    if outcome.decision is not None and outcome.not_tried:
+    found, decision, extraction = [], outcome.decision, outcome.extraction
+    if decision is not None:
+        times = f"{decision.trainings} trainings and " if decision.trainings > 1 else ""
+        found.append(
+            f"± is half the 95 % interval over {times}{decision.compared.classes:,} test classes: "
+            "what to expect of other classes like these, in a gallery like this one, with this "
+            "split and these searched settings."
+        )
+    if extraction.per_class is not None:
+        found.append(
+            f"To keep the time, {extraction.per_class} images of each class at most were used."
+        )
+    if extraction.views < outcome.wanted_views:
+        found.append(
+            f"To keep the time, {extraction.views} augmented views of each image were computed "
+            f"instead of {outcome.wanted_views}."
+        )
+    if decision is not None and outcome.not_tried:
         found.append(
             f"Not tried for lack of time: {', '.join(outcome.not_tried)}; the same command with "
             "more --minutes goes on where this one ended."
         )
     found += [f"Failed: {one}." for one in outcome.failed]
+    given, command = outcome.recipe.data, ""
+    if given.name not in SPLIT_DATASETS:  # there is a recipe for such data
+        root = shlex.quote(str(given.root))
+        command = f" (lookalike train data.name={given.name} data.root={root})"
     found.append(
         f"Only heads on the frozen features of {outcome.recipe.model.network} were compared; "
-        f"fine-tuning the network was not tried{_fine_tuning(outcome.recipe)}."
+        f"fine-tuning the network was not tried{command}."
     )
-    return found
-
-
-def _fine_tuning(recipe: RunConfig) -> str:
-    """The command that would fine-tune, where there is a recipe for such data."""
-    if recipe.data.name in SPLIT_DATASETS:
-        return ""
-    root = shlex.quote(str(recipe.data.root))
-    return f" (lookalike train data.name={recipe.data.name} data.root={root})"
-
-
-def _extraction(extraction: Extraction, wanted: int) -> list[str]:
-    found = []
-    if extraction.per_class is not None:
-        found.append(
-            f"To keep the time, {extraction.per_class} images of each class at most were used."
-        )
-    if extraction.views < wanted:
-        found.append(
-            f"To keep the time, {extraction.views} augmented views of each image were computed "
-            f"instead of {wanted}."
-        )
     return found
 
 
@@ -223,57 +206,123 @@ def as_dict(outcome: Recommendation) -> dict[str, Any]:
     Returns:
         Values that JSON has.
     """
-    decision = outcome.decision
+    decision, untrained = outcome.decision, outcome.untrained
     found: dict[str, Any] = {
         "recommendation": headline(outcome),
         "reasons": reasons(outcome),
         "limits": limits(outcome),
-        "unknown": list(outcome.unknown),
-        "not_tried": list(outcome.not_tried),
-        "failed": list(outcome.failed),
-        "data": {"name": outcome.label, **outcome.survey.as_dict()},
-        "extraction": outcome.extraction.as_dict(),
+        "unknown": outcome.unknown,
+        "not_tried": outcome.not_tried,
+        "failed": outcome.failed,
+        "data": {"name": outcome.label, **asdict(outcome.survey)},
+        "extraction": asdict(outcome.extraction),
         "seconds": round(outcome.seconds, 1),
         "folder": str(outcome.folder),
     }
-    if outcome.untrained is not None:
-        one = outcome.untrained
-        found["untrained"] = vars(one) | {"bounds": _pair(one.bounds)}
+    if untrained is not None:
+        found["untrained"] = _plain(untrained)
     if decision is not None:
         gain = decision.gain
         found |= {
             "method": decision.chosen.name,
-            "metric": decision.metric,
+            "metric": decision.compared.metric,
             "training_helps": decision.training_helps,
             "confirmed": decision.confirmed,
             "validated": decision.validated and decision.validated.as_mapping(),
-            "test_classes": decision.test_classes,
+            "test_classes": decision.compared.classes,
             "trainings": decision.trainings,
-            "gain": gain
-            and {
-                "better": gain.better,
-                "worse": gain.worse,
-                "mean": gain.mean,
-                "over_trainings": _pair(gain.over_trainings),
-                "over_classes": _pair(gain.over_classes),
-                "p": gain.p,
-                "scope": gain.scope,
-            },
-            "not_told_apart": list(decision.tied),
-            "candidates": [
-                {
-                    "name": one.name,
-                    "trained": one.trained,
-                    "dim": one.dim,
-                    "validation": one.validation,
-                    "score": one.score,
-                    "bounds": _pair(one.bounds),
-                }
-                for one in decision.candidates
-            ],
+            "gain": gain and _plain(gain) | {"scope": gain.scope},
+            "not_told_apart": decision.tied,
+            "candidates": [_plain(one) | {"trained": one.trained} for one in decision.candidates],
         }
     return found
 
 
-def _pair(bounds: Bounds | None) -> list[float] | None:
-    return None if bounds is None else [bounds.low, bounds.high]
+def _plain(one: Any) -> dict[str, Any]:
+    """The fields of a candidate or a difference; an interval as its two ends."""
+    fields = {key: value for key, value in vars(one).items() if key != "row"}
+    return {k: [v.low, v.high] if isinstance(v, Bounds) else v for k, v in fields.items()}
+
+
+def recipe_text(config: RunConfig, about: Sequence[str]) -> str:
+    """A configuration as a recipe, without what is the default.
+
+    Args:
+        config: The configuration.
+        about: Lines of comment at its beginning.
+
+    Returns:
+        The YAML.
+    """
+    values = config.model_dump(mode="json", exclude_defaults=True)
+    values.get("train", {}).pop("device", None)  # the best that there is
+    if config.data.root is not None:
+        values["data"]["root"] = str(config.data.root.expanduser().resolve())
+    comment = "".join(f"# {line}\n" for line in about)
+    return comment + yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+
+
+def next_commands(outcome: Recommendation) -> list[str]:
+    """What to do next: train what is recommended, or the trained one in any case."""
+    found = [f"lookalike train {outcome.folder / 'recipe.yaml'}"]
+    if outcome.alternative is not None:
+        found.append(f"lookalike train {outcome.folder / 'trained.yaml'}  # to train anyway")
+    return found
+
+
+def write_outcome(outcome: Recommendation, command: str) -> tuple[Path, Path]:
+    """Write the page, the recipes and ``recommendation.json`` into the folder of the results.
+
+    Args:
+        outcome: What the command found.
+        command: The command that found it.
+
+    Returns:
+        The page, and the recipe of what is recommended.
+    """
+    folder, decision, lead, why = (
+        outcome.folder,
+        outcome.decision,
+        headline(outcome),
+        reasons(outcome),
+    )
+    recipe, page = folder / "recipe.yaml", folder / "page.html"
+    origin = f"Written by: {command}"
+    write_texts(recipe, {".yaml": recipe_text(outcome.recipe, (origin, lead, *why))})
+    if outcome.alternative is not None and decision and decision.trained:
+        chosen = f"{decision.trained.name}, the best trained method on validation classes"
+        text = recipe_text(outcome.alternative, (origin, chosen, *why))
+        write_texts(folder / "trained.yaml", {".yaml": text})
+    title = f"Which method for {outcome.label}?"
+    css = (Path(__file__).parent / "templates" / "summary.css").read_text(encoding="utf-8")
+    summary = Markup(
+        template("summary.html.j2", "lookalike.choose").render(
+            survey=outcome.survey,
+            reasons=why,
+            limits=limits(outcome),
+            commands=next_commands(outcome),
+            decision=decision,
+            validation=metric_label(METRIC),
+            name_of=name_of,
+            plus_minus=plus_minus,
+            minus=minus,
+        )
+    )
+    if decision is None or decision.trained is None:
+        alone = template("alone.html.j2", "lookalike.choose")
+        css = Markup(template_text("page.css") + css)
+        text = alone.render(title=title, lead=lead, summary=summary, css=css)
+        write_texts(page, {".html": text})
+    else:
+        write_page(
+            page,
+            decision.gathered,
+            title,
+            lead,
+            commands=[command],
+            metric=decision.compared.metric,
+            summary=summary,
+            css=css,
+        )
+    write_json(folder / "recommendation.json", as_dict(outcome))
+    return page, recipe

@@ -41,10 +41,9 @@ def choose(
     """
     begun = time.monotonic()
     from lookalike.choose import words
-    from lookalike.choose.budget import clock_of
     from lookalike.choose.candidates import data_settings, settings_of
     from lookalike.choose.chooser import choose as run
-    from lookalike.choose.page import next_commands, write_outcome
+    from lookalike.choose.chooser import clock_of
 
     clock = clock_of(minutes, begun)
     settings = settings_of(data_settings(arguments))
@@ -52,9 +51,9 @@ def choose(
     command = shlex.join(["lookalike", "choose", *arguments, *options])
     with Execution(workers=workers).running("choice") as how:
         outcome = run(settings, clock, metric=metric, folder=output, **how)
-        files_written = write_outcome(outcome, command)
+        page, recipe = words.write_outcome(outcome, command)
     if as_json:
-        files = {"page": str(files_written.page), "recipe": str(files_written.recipe)}
+        files = {"page": str(page), "recipe": str(recipe)}
         print_json(words.as_dict(outcome) | {"files": files})
         return
     print(f"{outcome.label}: {outcome.survey.summary}")
@@ -64,10 +63,8 @@ def choose(
     for sentence in words.reasons(outcome):
         print(f"  {sentence}")
     print()
-    if outcome.decision is not None:
-        print(words.meaning(outcome.decision))
     for sentence in words.limits(outcome):
         print(sentence)
-    print(f"\n{clock.used / 60:.1f} of {minutes:g} minutes. The page: {files_written.page}")
-    for line in next_commands(files_written):
+    print(f"\n{clock.used / 60:.1f} of {minutes:g} minutes. The page: {page}")
+    for line in words.next_commands(outcome):
         print(line)

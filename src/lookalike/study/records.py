@@ -196,4 +196,5 @@ def baseline_of(planned: PlannedRow, row: MethodRow) -> BaselineRow | None:
         concatenated=repeat.concatenated,
         seconds=row.seconds,
         group=planned.group,
+        config=row.config,
     )

@@ -292,6 +292,8 @@ class BaselineRow(Tested):
     seconds: float
     group: str = ""
     """The key of its facts; empty: the data set."""
+    config: Annotated[dict[str, Any], AfterValidator(_with_protocol)] = field(default_factory=dict)
+    """The resolved ``RunConfig``: a projection as the head, and no epochs."""
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,9 @@
-import json
 import shutil
 
 import pytest
 
 from lookalike import data
-from lookalike.choose.survey import Classes, Survey
+from lookalike.choose.images import Classes, Extraction, Look, Survey
 
 
 @pytest.fixture
@@ -29,9 +28,11 @@ def test_survey_tells_what_is_wrong(flawed):
     assert "1 class of one image, such as '03'" in single
 
 
-def test_survey_survives_its_file(flawed):
-    found = Survey.of(flawed, data.check(flawed))
-    assert Survey.from_dict(json.loads(json.dumps(found.as_dict()))) == found
+def test_the_look_survives_its_file(flawed, tmp_path):
+    survey = Survey.of(flawed, data.check(flawed))
+    for found in (Look("a", Extraction(3), survey), Look("b", Extraction(0, 7), survey, 0.3)):
+        found.write(tmp_path)
+        assert Look.read(tmp_path) == found
 
 
 def test_classes_of_one_image_do_not_count(flawed):
