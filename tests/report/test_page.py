@@ -76,7 +76,7 @@ def test_protocol_is_said(tags, three_runs):
 def test_one_training_each_is_compared_by_classes_and_says_so(text, tags):
     words = " ".join("".join(tags.words).split())
     assert "over the 60 test classes alone: with one training run of each method" in words
-    assert "these training runs only" in words
+    assert "lower, these runs only" in words
     assert 'id="differences-0"' in text
     assert "60 test classes of glyphs, each by one training run of every method" in words
 

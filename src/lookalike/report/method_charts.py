@@ -156,8 +156,8 @@ VERDICTS: dict[Scope, tuple[str, str, str]] = {
     "generalizes": ("wrong", "worse", "better"),
     "these training runs": (
         "c4",
-        "lower, these training runs only",
-        "higher, these training runs only",
+        "lower, these runs only",
+        "higher, these runs only",
     ),
     "this test set": ("c4", "lower, this test set only", "higher, this test set only"),
     "open": ("bare", "cannot be told apart", "cannot be told apart"),
@@ -223,7 +223,7 @@ def difference_chart(part: OnDataset, metric: str) -> Chart:
                                hoverinfo="x")
                 )  # fmt: skip
     points = [Point(best, 100 * r.mean, label) for r, label in zip(rows, labels, strict=True)]
-    unit = "whole studies" if part.studies > 1 else "trainings"
+    unit = "whole studies" if part.studies > 1 else "training runs"
     thick = f"thick: over {part.trainings} {unit}" if part.trainings > 1 else ""
     over = f"{unit} x " if part.trainings > 1 else ""
     thin = f"thin: over {over}{part.classes:,} test classes" if part.classes else ""
@@ -295,9 +295,9 @@ def power_chart(part: OnDataset, metric: str) -> Chart | None:
         yaxis={"range": [0, top]},
         wide=True,
         note=f"The smallest true difference, in points of {metric_label(metric)}, that would be "
-        f"called better in {100 * POWER:.0f} % of studies with so many test classes and trainings "
-        f"of each method; from the variances of the differences to {part.trained[0].name} (their "
-        "medians).",
+        f"called better in {100 * POWER:.0f} % of studies with so many test classes and training "
+        f"runs of each method; from the variances of the differences to {part.trained[0].name} "
+        "(their medians).",
         hover="%{x:,} classes: %{y:.1f}",
         extra=[mark],
     )
