@@ -70,21 +70,6 @@ PROXIES = [
 ]
 
 
-def value_and_gradient(loss, rows, *rest):
-    leaf = rows.detach().clone().requires_grad_()
-    wanted = [leaf, *loss.parameters()]
-    value = loss(leaf, *rest)
-    found = torch.autograd.grad(value.sum(), wanted, allow_unused=True)
-    return value.sum(), *(
-        torch.zeros_like(w) if g is None else g for w, g in zip(wanted, found, strict=True)
-    )
-
-
-def assert_same(found, expected):
-    for mine, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(mine, other, rtol=1e-7, atol=1e-9)
-
-
 COLUMNS = {"LiftedStructureLoss", "GeneralizedLiftedStructureLoss", "MultiSimilarityLoss"}
 COLUMNS |= {"CircleLoss", "TupletMarginLoss"}
 
@@ -108,7 +93,7 @@ def wrong_in_pml(name, reducer):
 
 @pytest.mark.parametrize("miner", [None, "MultiSimilarityMiner", "TripletMarginMiner"])
 @pytest.mark.parametrize(("name", "settings"), PAIRS)
-def test_pair_losses(name, settings, miner, both, batch):
+def test_pair_losses(name, settings, miner, both, batch, value_and_gradient, assert_same):
     mine, other = both
     if wrong_in_pml(name, mine):
         pytest.skip("PML does not have it, or has it wrong")
@@ -127,7 +112,7 @@ def test_pair_losses(name, settings, miner, both, batch):
 
 @pytest.mark.parametrize("miner", [None, "MultiSimilarityMiner"])
 @pytest.mark.parametrize(("name", "settings"), PROXIES)
-def test_proxy_losses(name, settings, miner, both, batch):
+def test_proxy_losses(name, settings, miner, both, batch, value_and_gradient, assert_same):
     mine, other = both
     if wrong_in_pml(name, mine):
         pytest.skip("PML does not have it, or has it wrong")
@@ -142,7 +127,7 @@ def test_proxy_losses(name, settings, miner, both, batch):
 
 
 @pytest.mark.parametrize("name", ["ContrastiveLoss", "TripletMarginLoss", "NTXentLoss"])
-def test_in_a_memory(name, both, batch):
+def test_in_a_memory(name, both, batch, value_and_gradient, assert_same):
     mine, other = both
     if isinstance(mine, reducers.PerAnchorReducer):
         pytest.skip("PML's does not know candidates other than the batch")
@@ -154,22 +139,18 @@ def test_in_a_memory(name, both, batch):
         assert_same(value_and_gradient(ours, rows, labels), expected)
 
 
-def test_a_reducer_for_each_kind_of_pair(batch):
-    rows, labels = batch()
+@pytest.mark.parametrize("kinds", [reducers, their_reducers])
+def test_a_reducer_for_each_kind_of_pair(kinds, batch, value_and_gradient, assert_same):
+    """Ours, and those of PML inside ours."""
     found = []
-    for library, kinds in ((losses, reducers), (their_losses, their_reducers)):
-        parts = {"pos_loss": kinds.SumReducer(), "neg_loss": kinds.ThresholdReducer(low=0.2)}
-        loss = library.ContrastiveLoss(reducer=kinds.MultipleReducers(parts))
-        found.append(value_and_gradient(loss, rows, labels))
+    for library, outer, inner in (
+        (losses, reducers, kinds),
+        (their_losses, their_reducers, their_reducers),
+    ):
+        parts = {"pos_loss": inner.SumReducer(), "neg_loss": inner.ThresholdReducer(low=0.2)}
+        loss = library.ContrastiveLoss(reducer=outer.MultipleReducers(parts))
+        found.append(value_and_gradient(loss, *batch()))
     assert_same(*found)
-
-
-def test_reducers_of_pml_for_each_kind(batch):
-    rows, labels = batch()
-    parts = {"pos_loss": their_reducers.SumReducer(), "neg_loss": their_reducers.MeanReducer()}
-    mine = losses.ContrastiveLoss(reducer=reducers.MultipleReducers(parts))
-    theirs = their_losses.ContrastiveLoss(reducer=their_reducers.MultipleReducers(parts))
-    assert_same(value_and_gradient(mine, rows, labels), value_and_gradient(theirs, rows, labels))
 
 
 @pytest.mark.parametrize(("name", "settings"), PAIRS)

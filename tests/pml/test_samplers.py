@@ -60,7 +60,11 @@ def test_seeds(labels):
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
-    [((3, 10), "multiple of m"), ((2, 40), "needs 20 classes"), ((2, 20, 10), "less than a batch")],
+    [
+        ((3, 10), "not a multiple"),
+        ((2, 40), "needs 20 classes"),
+        ((2, 20, 10), "less than a batch"),
+    ],
 )
 def test_m_per_class_refuses(labels, arguments, sentence):
     with pytest.raises(BadInput, match=sentence):

@@ -16,9 +16,8 @@ from lookalike.miners.mined import Indices, chosen_indices
 from lookalike.ops.device import autocast
 from lookalike.ops.rows import in_full_precision
 from lookalike.pml.distances import distance_of
-from lookalike.pml.loss_dict import as_loss_dict, as_pmls
-from lookalike.pml.reducers import reducer_of
-from lookalike.pml.shipped import Shipped
+from lookalike.pml.reducers import as_loss_dict, reducer_of
+from lookalike.pml.shipped import Shipped, as_pmls
 from lookalike.pml.utils.loss_and_miner_utils import convert_to_pairs
 from lookalike.reducers import Reducer
 from lookalike.relations import Relations

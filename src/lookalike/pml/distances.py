@@ -9,7 +9,7 @@ from torch.nn.functional import normalize, pairwise_distance
 
 from lookalike.distances import *
 from lookalike.distances import chosen_distance
-from lookalike.pml.shipped import Shipped, core_of, dressed, given_or_default, ship
+from lookalike.pml.shipped import Shipped, chosen, core_of, dressed, ship
 from lookalike.registry import DISTANCES
 
 
@@ -149,4 +149,4 @@ def adopted_distance(given: Any) -> Any:
 
 def distance_of(part: Any, given: Any) -> Distance:
     """The distance of a loss or miner: what was given, or its default, if it fits the part."""
-    return chosen_distance(part, adopted_distance(given_or_default(part, given, "distance")))
+    return chosen_distance(part, adopted_distance(chosen(part, given, "distance")))

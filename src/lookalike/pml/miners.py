@@ -17,9 +17,8 @@ from lookalike.miners import *
 from lookalike.miners.base import as_miner
 from lookalike.miners.mined import index_tuple
 from lookalike.pml.distances import distance_of
-from lookalike.pml.loss_dict import as_pmls
-from lookalike.pml.shipped import Shipped, ship
-from lookalike.relations import Relations, Triplets, relate
+from lookalike.pml.shipped import Shipped, as_pmls, ship
+from lookalike.relations import Relations, relate
 
 
 class _OfMiners(Shipped, Miner):
@@ -104,20 +103,16 @@ class BaseMiner(_OfMiners):
     """
 
 
-class EmbeddingsAlreadyPackagedAsTriplets(Miner):
+class EmbeddingsAlreadyPackagedAsTriplets(BaseMiner):
     """The triplets that a batch holds in order: anchor, positive, negative, anchor, and so on."""
 
-    def mine(self, relations: Relations) -> Relations:
+    def mine(self, embeddings: Tensor, labels: Any, ref_emb: Any, ref_labels: Any) -> Any:  # type: ignore[override]  # noqa: ARG002
         """Every third image and the two that follow it."""
-        size = len(relations.similarity)
-        if size % 3:
-            raise BadInput(f"a batch of {size} does not consist of triplets")
-        if not relations.self_comparison:
+        if len(embeddings) % 3:
+            raise BadInput(f"a batch of {len(embeddings)} does not consist of triplets")
+        if ref_emb is not embeddings:
             raise BadInput("the triplets of a batch know no ref_emb")
-        first = torch.arange(0, size, 3, device=relations.similarity.device)
-        negative = (first + 2).unsqueeze(1)
-        weights = torch.ones_like(negative)
-        return relations.only_triplets(Triplets(first, first + 1, negative, weights))
+        return torch.arange(len(embeddings), device=embeddings.device).view(-1, 3).unbind(1)
 
 
 class HDCMiner(core.HDCMiner):  # type: ignore[no-redef]

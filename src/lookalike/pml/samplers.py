@@ -3,7 +3,7 @@
 Batch samplers, which can be resumed, are in ``lookalike.samplers``.
 """
 
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Sampler, Subset, WeightedRandomSampler
 
 from lookalike.errors import BadInput
-from lookalike.samplers.base import Indices, Labels, as_labels, members_of
+from lookalike.samplers.base import Indices, Labels, as_labels, check_groups, members_of
 
 __all__ = [
     "FixedSetOfTriplets",
@@ -56,28 +56,15 @@ class MPerClassSampler(Sampler[int]):
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        self.m_per_class = int(self.m)
-        self.members = members_of(as_labels(self.labels))
-        whole, length = self.m_per_class * len(self.members), self.length_before_new_iter
-        if self.batch_size is None:
-            self.round = min(whole, length)
-        else:
-            self.round = int(self.batch_size)
-            self._check(whole, length)
-        self.list_size = length - length % self.round
-
-    def _check(self, whole: int, length: int) -> None:
-        if self.round % self.m_per_class:
-            raise BadInput(f"a batch of {self.round} is not a multiple of m = {self.m_per_class}")
-        if self.round > whole:
-            raise BadInput(
-                f"a batch of {self.round} needs {self.round // self.m_per_class} classes, "
-                f"and there are {len(self.members)}"
-            )
+        self.members, length = members_of(as_labels(self.labels)), self.length_before_new_iter
+        if self.batch_size is not None:
+            check_groups(self.batch_size, self.m, len(self.members))
+        self.round = self.batch_size or min(self.m * len(self.members), length)
         if self.round > length:
             raise BadInput(
                 f"length_before_new_iter = {length} is less than a batch of {self.round}"
             )
+        self.list_size = length - length % self.round
 
     def __len__(self) -> int:
         return self.list_size
@@ -86,10 +73,7 @@ class MPerClassSampler(Sampler[int]):
         random = _generator(self.seed)
         for _ in range(self.list_size // self.round):
             classes = random.permutation(len(self.members))
-            drawn = [
-                _drawn(self.members[number], self.m_per_class, random)
-                for number in classes[: -(-self.round // self.m_per_class)]
-            ]
+            drawn = [_drawn(self.members[number], self.m, random) for number in classes]
             yield from np.concatenate(drawn)[: self.round].tolist()
 
 
@@ -125,20 +109,18 @@ class HierarchicalSampler(Sampler[list[int]]):
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        labels, groups = self.labels, self.super_classes_per_batch
-        table = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
+        table, groups = np.asarray(torch.as_tensor(self.labels).cpu()), self.super_classes_per_batch
         if table.ndim != 2:
             raise BadInput(f"labels have shape {table.shape}; give a row of levels per image")
         per_class = 1 if self.samples_per_class == "all" else self.samples_per_class
-        if per_class < 1 or self.batch_size % (groups * per_class):
-            raise BadInput(
-                f"a batch of {self.batch_size} is not a multiple of {groups} "
-                f"super-classes with {self.samples_per_class} images per class"
-            )
+        check_groups(self.batch_size, groups * per_class, self.batch_size)
         self.share = self.batch_size // groups
-        outer, inner = as_labels(table[:, self.outer_label]), as_labels(table[:, self.inner_label])
-        self.classes_of = [_by_class(images, inner) for images in members_of(outer)]
-        self.tuples = list(combinations(range(len(self.classes_of)), groups))
+        inner = table[:, self.inner_label]
+        self.classes_of = [
+            [images[members] for members in members_of(as_labels(inner[images]))]
+            for images in members_of(as_labels(table[:, self.outer_label]))
+        ]
+        self.tuples = list(combinations(self.classes_of, groups))
 
     def __len__(self) -> int:
         return len(self.tuples) * self.batches_per_super_tuple
@@ -146,24 +128,20 @@ class HierarchicalSampler(Sampler[list[int]]):
     def __iter__(self) -> Iterator[list[int]]:
         random = _generator(self.seed)
         for number in random.permutation(len(self)):
-            groups = self.tuples[number % len(self.tuples)]
-            batch = [image for group in groups for image in self._part(group, random)]
+            batch: list[int] = []
+            for classes in self.tuples[number % len(self.tuples)]:
+                batch += self._part(classes, random)
             yield random.permutation(batch).tolist()
 
-    def _part(self, group: int, random: np.random.Generator) -> list[int]:
+    def _part(self, classes: list[Indices], random: np.random.Generator) -> list[int]:
         """Images of one super-class, whole classes at a time."""
         part: list[int] = []
-        for number in random.permutation(len(self.classes_of[group])):
-            images = self.classes_of[group][number]
+        for number in random.permutation(len(classes)):
+            images = classes[number]
             wanted = len(images) if self.samples_per_class == "all" else self.samples_per_class
             if len(part) + wanted <= self.share:
                 part += _drawn(images, wanted, random).tolist()
         return part
-
-
-def _by_class(images: Indices, classes: Indices) -> list[Indices]:
-    """The images of each class that occurs among these."""
-    return [images[members] for members in members_of(as_labels(classes[images]))]
 
 
 class FixedSetOfTriplets(Sampler[int]):
@@ -190,17 +168,16 @@ class FixedSetOfTriplets(Sampler[int]):
                 f"{num_triplets} triplets of {len(members)} classes: there must be at least one "
                 "triplet and two classes"
             )
-        self.num_triplets = int(num_triplets)
         self.random = _generator(seed)
         triplets = []
-        for _ in range(self.num_triplets):
+        for _ in range(num_triplets):
             same, other = self.random.choice(len(members), 2, replace=False)
             pair = _drawn(members[same], 2, self.random)
             triplets.append([*pair, self.random.choice(members[other])])
         self.fixed_set_of_triplets = np.array(triplets)
 
     def __len__(self) -> int:
-        return 3 * self.num_triplets
+        return self.fixed_set_of_triplets.size
 
     def __iter__(self) -> Iterator[int]:
         self.random.shuffle(self.fixed_set_of_triplets)
@@ -240,38 +217,37 @@ class TuplesToWeightsSampler(Sampler[int]):
     def __post_init__(self) -> None:
         assert isinstance(self.dataset, Sized)
         self.size = len(self.dataset)
+        self.weights = torch.zeros(self.size, dtype=torch.float64)
         if self.subset_size is not None and self.subset_size > self.size:
             raise BadInput(f"subset_size = {self.subset_size} is more than the {self.size} images")
-        self.weights: Tensor | None = None
 
     def __len__(self) -> int:
         return self.subset_size or self.size
 
     def __iter__(self) -> Iterator[int]:
         chosen = torch.randperm(self.size)[: len(self)]
-        embeddings, labels = self._embed(chosen)
+        workers, collate = self.dataloader_num_workers, self.collate_fn
+        part = Subset(self.dataset, chosen.tolist())
+        loader = DataLoader(part, self.batch_size, num_workers=workers, collate_fn=collate)
+        embeddings, labels = embedded(self.model, loader, self.data_device)
         named = torch.cat([part.flatten() for part in self.miner(embeddings, labels)]).cpu()
         times = torch.bincount(named, minlength=len(chosen)).double()
         self.weights = torch.zeros(self.size, dtype=torch.float64)
         self.weights[chosen] = times / times.max() if times.any() else torch.ones_like(times)
         return iter(WeightedRandomSampler(self.weights.tolist(), len(self), replacement=True))
 
-    @torch.no_grad()
-    def _embed(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        device = self.data_device or next(self.model.parameters(), torch.empty(0)).device
-        loader = DataLoader(
-            Subset(self.dataset, chosen.tolist()),
-            self.batch_size,
-            num_workers=self.dataloader_num_workers,
-            collate_fn=self.collate_fn,
-        )
-        learns = self.model.training
-        self.model.eval()
-        try:
-            found = [(self.model(images.to(device)), labels) for images, labels in loader]
-        finally:
-            self.model.train(learns)
-        return torch.cat([rows for rows, _ in found]), torch.cat([y for _, y in found]).flatten()
+
+@torch.no_grad()
+def embedded(
+    model: nn.Module, loader: Iterable[Any], device: torch.device | str | None
+) -> tuple[Tensor, Tensor]:
+    """The embeddings of all images of a loader, and their labels."""
+    device = device or next(model.parameters(), torch.empty(0)).device
+    learns = model.training
+    model.eval()
+    found = [(model(images.to(device)), labels) for images, labels in loader]
+    model.train(learns)
+    return torch.cat([rows for rows, _ in found]), torch.cat([y for _, y in found]).flatten()
 
 
 def _generator(seed: int | None) -> np.random.Generator:

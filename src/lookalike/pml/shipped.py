@@ -6,14 +6,14 @@ PML's, which nothing here would call.
 """
 
 import inspect
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from torch import nn
 
 from lookalike.errors import BadInput
+from lookalike.relations import Relations
 
-__all__ = ["Shipped", "core_of", "dressed", "given_or_default", "ship"]
+__all__ = ["Shipped", "as_pmls", "chosen", "core_of", "dressed", "ship"]
 
 
 class Shipped:
@@ -44,7 +44,7 @@ BASES = {"AdjustableDistance", "Distance", "Loss", "Miner", "PairLoss", "ProxyLo
 """Classes of Lookalike that are written anew by subclasses; PML knows nothing of them."""
 
 
-def ship(module: dict[str, Any], base: type, habits: type[Shipped]) -> dict[str, type]:
+def ship(module: dict[str, Any], base: type, habits: type[Shipped]) -> dict[type, Any]:
     """Put in the place of each part in a module a class of the same name with PML's habits.
 
     Args:
@@ -53,20 +53,17 @@ def ship(module: dict[str, Any], base: type, habits: type[Shipped]) -> dict[str,
         habits: What PML's parts of this kind have besides.
 
     Returns:
-        The new classes by name.
+        The new classes, by those of Lookalike.
     """
-    parts = {
-        name: part
-        for name, part in module.items()
-        if isinstance(part, type) and issubclass(part, base) and not issubclass(part, Shipped)
-    }
-    made = {}
-    for name in parts.keys() - BASES:
-        own = {"__module__": module["__name__"], "__doc__": parts[name].__doc__}
-        if "__init__" in vars(habits) and not issubclass(base, nn.Module):
-            own["__signature__"] = inspect.signature(parts[name])
-        made[name] = type(name, (habits, parts[name]), own | {"core": parts[name]})
-    module.update(made)
+    made: dict[type, Any] = {}
+    for name, part in module.items():
+        shipped = isinstance(part, type) and issubclass(part, base) and name not in BASES
+        if shipped and not issubclass(part, Shipped):
+            own = {"__module__": module["__name__"], "__doc__": part.__doc__, "core": part}
+            if "__init__" in vars(habits) and not issubclass(base, nn.Module):
+                own["__signature__"] = inspect.signature(part)
+            made[part] = type(name, (habits, part), own)
+    module.update({part.__name__: found for part, found in made.items()})
     return made
 
 
@@ -76,18 +73,27 @@ def core_of(part: object) -> type:
     return found
 
 
-def dressed(part: Any, made: Mapping[str, Any]) -> Any:
+def chosen(part: Any, given: Any, what: str) -> Any:
+    """What was given; or what ``get_default_distance`` says, or the default of the part."""
+    default = getattr(part, f"get_default_{what}", getattr(type(part), f"default_{what}"))
+    return default() if given is None else given
+
+
+def dressed(part: Any, made: dict[type, Any]) -> Any:
     """An object of a class of ours as one of the class of the same name with PML's habits."""
-    found = made.get(type(part).__name__)
-    if found is None or type(part) is not vars(found)["core"]:
+    if type(part) not in made:
         return part
-    other = found.__new__(found)
+    other = object.__new__(made[type(part)])
     vars(other).update(vars(part))
     return other
 
 
-def given_or_default(part: Any, given: Any, what: str) -> Any:
-    """What was given; or what ``get_default_distance`` says, or the default of the part."""
-    if given is None and hasattr(part, f"get_default_{what}"):
-        given = getattr(part, f"get_default_{what}")()
-    return getattr(type(part), f"default_{what}")() if given is None else given
+def as_pmls(relations: Relations) -> tuple[Any, Any, Any, Any]:
+    """The embeddings, labels, ``ref_emb`` and ``ref_labels`` that PML's parts take."""
+    r = relations
+    assert r.embeddings is not None
+    device = r.embeddings.device
+    labels, others = (None if y is None else y.to(device) for y in (r.labels, r.ref_labels))
+    if r.ref_emb is None:
+        return r.embeddings, labels, r.embeddings, labels
+    return r.embeddings, labels, r.ref_emb, others

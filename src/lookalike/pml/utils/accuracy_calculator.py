@@ -46,23 +46,17 @@ def precision_at_k(
     >>> precision_at_k(torch.tensor([[7, 8], [7, 8]]), torch.tensor([[7], [8]]), 1)
     0.5
     """
-    hits, place = _with_places(label_comparison_fn(gt_labels, knn_labels))
-    return summarize((hits * (place <= k) / k).sum(1), gt_labels, avg_of_avgs, return_per_class)
+    hits = label_comparison_fn(gt_labels, knn_labels)[:, :k].double()
+    return summarize(hits.sum(1) / k, gt_labels, avg_of_avgs, return_per_class)
 
 
 def summarize(values: Tensor, labels: Tensor, avg_of_avgs: bool, return_per_class: bool) -> Summary:
     """The mean over queries, the mean over classes of their means, or those means themselves."""
     if not (avg_of_avgs or return_per_class):
-        return values.double().mean().item()
+        return values.mean().item()
     codes = torch.unique(labels.reshape(len(labels), -1), dim=0, return_inverse=True)[1]
-    sums = torch.zeros(int(codes.max()) + 1, dtype=torch.float64, device=values.device)
-    means = sums.index_add(0, codes, values.double()) / torch.bincount(codes)
+    means = torch.stack([values[codes == code].mean() for code in range(int(codes.max()) + 1)])
     return means.tolist() if return_per_class else means.mean().item()
-
-
-def _with_places(agrees: Tensor) -> tuple[Tensor, Tensor]:
-    """Hits as numbers [queries, neighbours], and their places from 1."""
-    return agrees.double(), torch.arange(1, agrees.shape[1] + 1, device=agrees.device)
 
 
 def _precision_of_hits(hits: Tensor, place: Tensor, relevant: Tensor) -> Tensor:
@@ -138,10 +132,6 @@ class AccuracyCalculator:
         """The scores that get ``knn_labels``."""
         ranked = ["precision_at_1", "r_precision", "mean_reciprocal_rank"]
         return [*ranked, "mean_average_precision", "mean_average_precision_at_r"]
-
-    def description(self) -> str:
-        """What is special about the scores, for names of files."""
-        return "avg_of_avgs" if self.avg_of_avgs else ""
 
     def get_accuracy(
         self,
@@ -228,42 +218,37 @@ class AccuracyCalculator:
 
     def _neighbours(self, known: dict[str, Any]) -> dict[str, Any]:
         """What scores of neighbours get."""
-        same, others = self.label_comparison_fn, known["reference_labels"]
-        unique = torch.unique(known["query_labels"], dim=0)
+        query, reference, others = known["query"], known["reference"], known["reference_labels"]
+        unique, itself = torch.unique(known["query_labels"], dim=0), known["ref_includes_query"]
+        same = self.label_comparison_fn
         matches = torch.stack([_agree(same(one.unsqueeze(0), others)).sum() for one in unique])
-        label_counts = unique, matches
-        largest = int(matches.max())
-        itself = int(known["ref_includes_query"])
-        most = len(known["reference"]) - itself
-        wanted = most if self.k is None else largest - itself
+        most, largest = len(reference) - itself, int(matches.max()) - itself
+        wanted = most if self.k is None else largest
         k = max(1, min(self.k if isinstance(self.k, int) else wanted, most))
-        LOGGER.info("searching %d neighbours of %d queries", k, len(known["query"]))
-        if k < largest - itself:
+        LOGGER.info("searching %d neighbours of %d queries", k, len(query))
+        if k < largest:
             LOGGER.warning(
-                "k = %d is less than the %d items that may be relevant to a query: r_precision "
-                "and mean_average_precision_at_r are those of the first %d neighbours only",
-                k,
-                largest - itself,
-                k,
+                f"k = {k} is less than the {largest} items that may be relevant to a query: "
+                f"r_precision and mean_average_precision_at_r are of the first {k} neighbours only"
             )
-        distances, indices = self.knn_func(known["query"], k, known["reference"], bool(itself))
-        return {
-            "knn_labels": known["reference_labels"][indices],
-            "knn_distances": distances,
-            "label_counts": label_counts,
-            "not_lone_query_mask": self._relevant(known | {"label_counts": label_counts}) > 0,
-        }
+        distances, indices = self.knn_func(query, k, reference, itself)
+        found = {"label_counts": (unique, matches), "knn_distances": distances}
+        some = self._relevant(known | found) > 0
+        return found | {"knn_labels": others[indices], "not_lone_query_mask": some}
 
     def _score(self, formula: Formula, arguments: dict[str, Any]) -> Summary:
         """The formula over the queries that have a relevant item, R the number of these."""
         some, labels = arguments["not_lone_query_mask"], arguments["query_labels"]
         if not some.any():
             nothing = float("nan")
-            classes = len(torch.unique(labels, dim=0))
-            return [nothing] * classes if self.return_per_class else nothing
-        found = self.label_comparison_fn(labels[some][:, None], arguments["knn_labels"][some])
-        values = formula(*_with_places(found), self._relevant(arguments)[some].unsqueeze(1))
-        return summarize(values, labels[some], self.avg_of_avgs, self.return_per_class)
+            return (
+                [nothing] * len(torch.unique(labels, dim=0)) if self.return_per_class else nothing
+            )
+        labels, of_neighbours = labels[some], arguments["knn_labels"][some]
+        hits = self.label_comparison_fn(labels[:, None], of_neighbours).double()
+        place = torch.arange(1, hits.shape[1] + 1, device=hits.device)
+        values = formula(hits, place, self._relevant(arguments)[some].unsqueeze(1))
+        return summarize(values, labels, self.avg_of_avgs, self.return_per_class)
 
     def calculate_precision_at_1(self, **kwargs: Any) -> Summary:
         """Whether the nearest neighbour is relevant."""
@@ -271,11 +256,9 @@ class AccuracyCalculator:
 
     def calculate_r_precision(self, **kwargs: Any) -> Summary:
         """``#{relevant among the first R} / R``, of those that were looked at."""
-
-        def r_precision(hits: Tensor, place: Tensor, relevant: Tensor) -> Tensor:
-            return (hits * (place <= relevant)).sum(1) / (place <= relevant).sum(1)
-
-        return self._score(r_precision, kwargs)
+        return self._score(
+            lambda hits, place, r: (hits * (place <= r)).sum(1) / (place <= r).sum(1), kwargs
+        )
 
     def calculate_mean_average_precision(self, **kwargs: Any) -> Summary:
         """``1/R sum over relevant neighbours of the precision at their place``."""
@@ -283,29 +266,25 @@ class AccuracyCalculator:
 
     def calculate_mean_average_precision_at_r(self, **kwargs: Any) -> Summary:
         """The same of relevant neighbours among the first R."""
-
-        def first_r(hits: Tensor, place: Tensor, relevant: Tensor) -> Tensor:
-            return _precision_of_hits(hits * (place <= relevant), place, relevant)
-
-        return self._score(first_r, kwargs)
+        return self._score(
+            lambda hits, place, r: _precision_of_hits(hits * (place <= r), place, r), kwargs
+        )
 
     def calculate_mean_reciprocal_rank(self, **kwargs: Any) -> Summary:
         """``1 / rank of the first relevant neighbour``; 0 where there is none."""
         return self._score(lambda hits, place, _: (hits / place).amax(1), kwargs)
 
-    def calculate_NMI(self, query_labels: Tensor, cluster_labels: Tensor, **_: Any) -> float:  # noqa: N802
+    def calculate_NMI(self, query_labels: Tensor, cluster_labels: Any, **_: Any) -> float:  # noqa: N802
         """Normalised mutual information of classes and clusters."""
-        from sklearn.metrics import normalized_mutual_info_score
+        from sklearn.metrics import normalized_mutual_info_score as score
 
-        clusters = torch.as_tensor(cluster_labels).cpu()
-        return float(normalized_mutual_info_score(query_labels.cpu(), clusters))
+        return float(score(query_labels.cpu(), torch.as_tensor(cluster_labels).cpu()))
 
-    def calculate_AMI(self, query_labels: Tensor, cluster_labels: Tensor, **_: Any) -> float:  # noqa: N802
+    def calculate_AMI(self, query_labels: Tensor, cluster_labels: Any, **_: Any) -> float:  # noqa: N802
         """Adjusted mutual information of classes and clusters."""
-        from sklearn.metrics import adjusted_mutual_info_score
+        from sklearn.metrics import adjusted_mutual_info_score as score
 
-        clusters = torch.as_tensor(cluster_labels).cpu()
-        return float(adjusted_mutual_info_score(query_labels.cpu(), clusters))
+        return float(score(query_labels.cpu(), torch.as_tensor(cluster_labels).cpu()))
 
 
 def _agree(found: Tensor) -> Tensor:

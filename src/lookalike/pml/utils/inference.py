@@ -3,7 +3,7 @@
 Nearest neighbours and clusters are those of FAISS, or by any distance.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,25 +53,22 @@ class FaissKNN:
     ) -> tuple[Tensor, Tensor]:
         """Distances and indices of the k nearest, [queries, k]; without the query itself."""
         if self.reset_before:
-            self._start(query.shape[1])
+            self.reset()
+        if reference is not None:
+            (self.train if self.index is None else self.add)(reference)
         if self.index is None:
             raise BadInput("the index is empty; train it first")
-        if reference is not None:
-            self.add(reference)
         found = self.index.search(_rows(query), k + ref_includes_query)
         if self.reset_after:
             self.reset()
         distances, indices = (torch.from_numpy(part).to(query.device) for part in found)
         return without_itself(distances, indices) if ref_includes_query else (distances, indices)
 
-    def _start(self, width: int) -> None:
-        import faiss
-
-        self.index = (self.index_init_fn or faiss.IndexFlatL2)(width)
-
     def train(self, embeddings: Tensor) -> None:
         """Start a new index with these embeddings."""
-        self._start(embeddings.shape[1])
+        import faiss
+
+        self.index = (self.index_init_fn or faiss.IndexFlatL2)(embeddings.shape[1])
         self.add(embeddings)
 
     def add(self, embeddings: Tensor) -> None:
@@ -119,15 +116,12 @@ class CustomKNN:
         ref_includes_query: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Distances and indices of the k nearest, [queries, k]; without the query itself."""
-        others = query if reference is None else reference
-        found = [
-            self.distance(rows, others).topk(
-                k + ref_includes_query, largest=self.distance.is_inverted
-            )
-            for rows in torch.split(query, self.batch_size or max(1, len(query)))
-        ]
-        values, places = (torch.cat(parts) for parts in zip(*found, strict=True))
-        return without_itself(values, places) if ref_includes_query else (values, places)
+        others, number = query if reference is None else reference, k + ref_includes_query
+        nearest, largest = [], self.distance.is_inverted
+        for rows in torch.split(query, self.batch_size or max(1, len(query))):
+            nearest.append(self.distance(rows, others).topk(number, largest=largest))
+        distances, indices = (torch.cat(parts) for parts in zip(*nearest, strict=True))
+        return without_itself(distances, indices) if ref_includes_query else (distances, indices)
 
 
 class FaissKMeans:
@@ -238,9 +232,8 @@ class InferenceModel:
         """The embeddings of images: a tensor, a list of tensors, or whatever the network takes."""
         x = _stacked(x)
         if isinstance(x, Tensor):
-            first = next(self.trunk.parameters(), None)
-            device = self.data_device or (None if first is None else first.device)
-            x = x.to(device=device, dtype=self.dtype)
+            like = next(self.trunk.parameters(), x)
+            x = x.to(self.data_device or like.device, self.dtype)
         self.trunk.eval()
         self.embedder.eval()
         found: Tensor = self.embedder(self.trunk(x))
@@ -248,19 +241,27 @@ class InferenceModel:
 
     def train_knn(self, inputs: Any, batch_size: int = 64) -> None:
         """Start a new index of these images: a tensor, a list, or a data set."""
-        self._index(self.knn_func.train, inputs, batch_size)
+        self.knn_func.train(self._embedded(inputs, batch_size))
 
     def add_to_knn(self, inputs: Any, batch_size: int = 64) -> None:
         """Add images to the index."""
-        self._index(self.knn_func.add, inputs, batch_size)
+        self.knn_func.add(self._embedded(inputs, batch_size))
 
-    def _index(self, put: Callable[[Tensor], None], inputs: Any, batch_size: int) -> None:
-        put(torch.cat([self.get_embeddings(part) for part in _parts(inputs, batch_size)]))
+    def _embedded(self, inputs: Any, batch_size: int) -> Tensor:
+        """The embeddings of all inputs, a batch at a time."""
+        if isinstance(inputs, Dataset):
+            batches = (images for images, _ in DataLoader(inputs, batch_size))
+        elif isinstance(inputs, Tensor | list):
+            batches = (inputs[at : at + batch_size] for at in range(0, len(inputs), batch_size))
+        else:
+            raise BadInput(
+                f"images are a tensor, a list or a data set, not {type(inputs).__name__}"
+            )
+        return torch.cat([self.get_embeddings(batch) for batch in batches])
 
     def get_nearest_neighbors(self, query: Any, k: int) -> tuple[Tensor, Tensor]:
         """Distances and indices of the k nearest images of the index."""
-        found: tuple[Tensor, Tensor] = self.knn_func(self.get_embeddings(query), k)
-        return found
+        return self.knn_func(self.get_embeddings(query), k)  # type: ignore[no-any-return]
 
     def get_matches(
         self,
@@ -268,17 +269,15 @@ class InferenceModel:
         ref: Any = None,
         threshold: float | None = None,
         return_tuples: bool = False,
-    ) -> NDArray[np.bool_] | list[tuple[int, int]]:
+    ) -> Any:
         """Which images match which: a table, or a list of pairs."""
         rows = self.get_embeddings(query)
         others = rows if ref is None else self.get_embeddings(ref)
-        finder: MatchFinder = self.match_finder
-        return finder.get_matching_pairs(rows, others, threshold, return_tuples)
+        return self.match_finder.get_matching_pairs(rows, others, threshold, return_tuples)
 
-    def is_match(self, x: Any, y: Any, threshold: float | None = None) -> bool | NDArray[np.bool_]:
+    def is_match(self, x: Any, y: Any, threshold: float | None = None) -> Any:
         """Whether each image of ``x`` matches that of ``y`` in the same place."""
-        finder: MatchFinder = self.match_finder
-        return finder.is_match(self.get_embeddings(x), self.get_embeddings(y), threshold)
+        return self.match_finder.is_match(self.get_embeddings(x), self.get_embeddings(y), threshold)
 
     def save_knn_func(self, filename: str) -> None:
         """Write the index to a file."""
@@ -293,14 +292,3 @@ def _stacked(x: Any) -> Any:
     if isinstance(x, list) and all(isinstance(each, Tensor) for each in x):
         return torch.stack(x)
     return x
-
-
-def _parts(inputs: Any, batch_size: int) -> Iterator[Any]:
-    """The inputs, a batch at a time."""
-    inputs = _stacked(inputs)
-    if isinstance(inputs, Tensor | list):
-        yield from (inputs[at : at + batch_size] for at in range(0, len(inputs), batch_size))
-    elif isinstance(inputs, Dataset):
-        yield from (images for images, _ in DataLoader(inputs, batch_size=batch_size))
-    else:
-        raise BadInput(f"images are a tensor, a list or a data set, not {type(inputs).__name__}")

@@ -19,8 +19,8 @@ __all__ = [
     "get_random_triplet_indices",
 ]
 
-Pairs: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor]
-Three: TypeAlias = tuple[Tensor, Tensor, Tensor]
+IndexTuple: TypeAlias = tuple[Tensor, ...]
+"""Anchors, positives, anchors, negatives; or anchors, positives, negatives."""
 
 
 def get_matches_and_diffs(
@@ -35,15 +35,12 @@ def get_matches_and_diffs(
     Returns:
         Two matrices, anchors x candidates.
     """
-    alone = ref_labels is None or ref_labels is labels
-    same = labels.unsqueeze(1) == (labels if ref_labels is None else ref_labels)
-    different = ~same
-    if alone:
-        same = same.fill_diagonal_(False)
-    return same.byte(), different.byte()
+    others = labels if ref_labels is None else ref_labels
+    same = (labels.unsqueeze(1) == others).byte()
+    return same.clone().fill_diagonal_(0) if others is labels else same, 1 - same
 
 
-def get_all_pairs_indices(labels: Tensor, ref_labels: Tensor | None = None) -> Pairs:
+def get_all_pairs_indices(labels: Tensor, ref_labels: Tensor | None = None) -> IndexTuple:
     """All pairs: anchors and positives, anchors and negatives.
 
     Args:
@@ -57,11 +54,10 @@ def get_all_pairs_indices(labels: Tensor, ref_labels: Tensor | None = None) -> P
     [[0, 1], [1, 0], [0, 1, 2, 2], [2, 2, 0, 1]]
     """
     same, different = get_matches_and_diffs(labels, ref_labels)
-    (first, positive), (second, negative) = torch.where(same), torch.where(different)
-    return first, positive, second, negative
+    return *torch.where(same), *torch.where(different)
 
 
-def get_all_triplets_indices(labels: Tensor, ref_labels: Tensor | None = None) -> Three:
+def get_all_triplets_indices(labels: Tensor, ref_labels: Tensor | None = None) -> IndexTuple:
     """All triplets: anchors, positives, negatives.
 
     Args:
@@ -79,7 +75,7 @@ def get_all_triplets_indices(labels: Tensor, ref_labels: Tensor | None = None) -
 
 def get_random_triplet_indices(
     labels: Tensor, ref_labels: Tensor | None = None, t_per_anchor: int | None = None
-) -> Three:
+) -> IndexTuple:
     """Random triplets of each anchor that has a positive and a negative.
 
     Args:
@@ -93,13 +89,12 @@ def get_random_triplet_indices(
     same, different = (part.float() for part in get_matches_and_diffs(labels, ref_labels))
     times = t_per_anchor or max(1, int(same.sum(1).max())) if same.numel() else 1
     relations = Relations(torch.zeros_like(same), same, different)
-    found = index_tuple(RandomMiner(times).mine(relations))
-    return found[0], found[1], found[2]
+    return index_tuple(RandomMiner(times).mine(relations))
 
 
 def convert_to_pairs(
     indices_tuple: Any, labels: Tensor | None, ref_labels: Tensor | None = None
-) -> Pairs:
+) -> IndexTuple:
     """Pairs of whatever a miner returned; None: all pairs.
 
     Args:
@@ -114,8 +109,7 @@ def convert_to_pairs(
         assert labels is not None
         return get_all_pairs_indices(labels, ref_labels)
     if len(indices_tuple) == 4:
-        anchor, positive, other, negative = indices_tuple
-        return anchor, positive, other, negative
+        return tuple(indices_tuple)
     anchor, positive, negative = indices_tuple
     return anchor, positive, anchor, negative
 
@@ -125,7 +119,7 @@ def convert_to_triplets(
     labels: Tensor | None,
     ref_labels: Tensor | None = None,
     t_per_anchor: int | Literal["all"] = 100,
-) -> Three:
+) -> IndexTuple:
     """Triplets of whatever a miner returned; pairs make all triplets that share an anchor.
 
     Args:
@@ -143,8 +137,7 @@ def convert_to_triplets(
             return get_all_triplets_indices(labels, ref_labels)
         return get_random_triplet_indices(labels, ref_labels, t_per_anchor)
     if len(indices_tuple) == 3:
-        anchor, positive, negative = indices_tuple
-        return anchor, positive, negative
+        return tuple(indices_tuple)
     first, positive, second, negative = indices_tuple
     pair, other = torch.where(first.unsqueeze(1) == second)
     return first[pair], positive[pair], negative[other]
@@ -164,9 +157,9 @@ def convert_to_weights(
     Returns:
         One weight per image.
     """
-    parts = () if indices_tuple is None else tuple(indices_tuple)
+    parts = tuple(indices_tuple or ())
     if using_ref:
         parts = parts[:1] if len(parts) == 3 else parts[::2]
-    named = torch.cat(parts) if parts else labels.new_zeros(0, dtype=torch.long)
+    named = torch.cat([labels.new_zeros(0, dtype=torch.long), *parts])
     counts = torch.bincount(named, minlength=len(labels)).to(dtype)
     return counts / counts.max() if len(named) else torch.ones_like(counts)
