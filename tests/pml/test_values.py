@@ -61,68 +61,39 @@ NO_MINER = {"RankedListLoss"}
 PRECISION = [(torch.float64, 1e-9), (torch.float32, 1e-5)]
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), PRECISION)
-@pytest.mark.parametrize("classes", ["balanced", "unbalanced"])
+GIVEN = [
+    ("balanced", None, False, torch.float64),
+    ("unbalanced", None, False, torch.float32),
+    ("unbalanced", "MultiSimilarityMiner", False, torch.float32),
+    ("unbalanced", "TripletMarginMiner", False, torch.float64),
+    ("unbalanced", "BatchHardMiner", False, torch.float64),
+    ("unbalanced", None, True, torch.float64),
+    ("unbalanced", "MultiSimilarityMiner", True, torch.float64),
+    ("unbalanced", "TripletMarginMiner", True, torch.float64),
+]
+"""Classes of equal size or not, a miner, whether there are other candidates, and the precision."""
+
+
+@pytest.mark.parametrize(("classes", "miner", "reference", "dtype"), GIVEN)
 @pytest.mark.parametrize(("name", "settings"), PAIRS)
 def test_pair_losses(
-    name,
-    settings,
-    classes,
-    dtype,
-    tolerance,
-    batch,
-    value_and_gradient,
-    assert_same,
+    name, settings, classes, miner, reference, dtype, batch, value_and_gradient, assert_same
 ):
-    embeddings, labels = batch(classes, 32, dtype)
+    if (miner and name in NO_MINER) or (reference and (name in NO_REF or settings.get("swap"))):
+        pytest.skip("PML does not take it here, or mixes up its indices")
+    rows, labels = batch(classes, 32, dtype)
+    others = ()
+    if reference:
+        candidates, of_candidates = batch(classes, 40, dtype, seed=1)
+        others = candidates, of_candidates % 8
     mine, other = getattr(ours, name)(**settings), getattr(theirs, name)(**settings)
-    expected = value_and_gradient(other, embeddings, labels)
-    found = value_and_gradient(mine, embeddings, labels)
-    assert_same(found, expected, tolerance)
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), PRECISION)
-@pytest.mark.parametrize("miner", ["MultiSimilarityMiner", "TripletMarginMiner", "BatchHardMiner"])
-@pytest.mark.parametrize(("name", "settings"), PAIRS)
-def test_pair_losses_with_miners(
-    name,
-    settings,
-    miner,
-    dtype,
-    tolerance,
-    batch,
-    value_and_gradient,
-    assert_same,
-):
-    if name in NO_MINER:
-        pytest.skip("PML takes no miner here")
-    embeddings, labels = batch("unbalanced", 32, dtype)
-    mine, other = getattr(ours, name)(**settings), getattr(theirs, name)(**settings)
-    mined = getattr(miners, miner)()(embeddings, labels)
-    indices = tuple(mined)
-    expected = value_and_gradient(other, embeddings, labels, indices)
+    mined = getattr(miners, miner)()(rows, labels, *others) if miner else None
+    indices = tuple(mined) if miner else None
+    expected = value_and_gradient(other, rows, labels, indices, *others)
     # the same by index tensors, as a user of PML would give them
-    for pairs in (mined, indices):
-        found = value_and_gradient(mine, embeddings, labels, pairs)
-        assert_same(found, expected, tolerance)
-
-
-@pytest.mark.parametrize("miner", [None, "MultiSimilarityMiner", "TripletMarginMiner"])
-@pytest.mark.parametrize(("name", "settings"), PAIRS)
-def test_pair_losses_with_reference(name, settings, miner, batch, value_and_gradient, assert_same):
-    if name in NO_REF or settings.get("swap"):
-        pytest.skip("PML takes no reference here, or mixes up its indices")
-    embeddings, labels = batch("unbalanced", 32)
-    reference, classes = batch("unbalanced", 40, seed=1)
-    classes = classes % 8
-    mine, other = getattr(ours, name)(**settings), getattr(theirs, name)(**settings)
-    mined = indices = None
-    if miner:
-        mined = getattr(miners, miner)()(embeddings, labels, reference, classes)
-        indices = tuple(mined)
-    expected = value_and_gradient(other, embeddings, labels, indices, reference, classes)
-    found = value_and_gradient(mine, embeddings, labels, mined, reference, classes)
-    assert_same(found, expected, 1e-9)
+    for pairs in (mined, indices) if miner else (None,):
+        found = value_and_gradient(mine, rows, labels, pairs, *others)
+        assert_same(found, expected, dict(PRECISION)[dtype])
 
 
 @pytest.mark.parametrize("distance", ["cosine", "dot", "l2", "l2-squared", "snr", "l1"])
@@ -163,14 +134,7 @@ def test_distances(name, distance, batch, value_and_gradient, assert_same):
 @pytest.mark.parametrize("miner", [None, "MultiSimilarityMiner", "TripletMarginMiner"])
 @pytest.mark.parametrize(("name", "settings"), PROXIES)
 def test_proxy_losses(
-    name,
-    settings,
-    miner,
-    dtype,
-    tolerance,
-    batch,
-    value_and_gradient,
-    assert_same,
+    name, settings, miner, dtype, tolerance, batch, value_and_gradient, assert_same
 ):
     embeddings, labels = batch("unbalanced", 32, dtype)
     sizes = {"num_classes": 8, "embedding_size": embeddings.shape[1]}

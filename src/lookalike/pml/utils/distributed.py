@@ -12,7 +12,7 @@ from lookalike.miners.base import as_miner
 from lookalike.miners.mined import Indices, Mined
 from lookalike.relations import relate
 from lookalike.training.distributed.gather import gather_rows
-from lookalike.training.distributed.ranks import rank
+from lookalike.training.distributed.ranks import rank, world_size
 
 __all__ = ["DistributedLossWrapper", "DistributedMinerWrapper"]
 
@@ -63,16 +63,19 @@ class DistributedLossWrapper(nn.Module):
         if isinstance(self.loss, CrossBatchMemory):
             if ref_emb is not None or ref_labels is not None:
                 raise BadInput("CrossBatchMemory takes no ref_emb")
-            found = self.loss(_all(embeddings), _all(labels), indices_tuple, _all(enqueue_mask))
-        elif not self.efficient or ref_emb is not None or indices_tuple is not None:
-            rows = _anchors_and_candidates(self.efficient, embeddings, labels, ref_emb, ref_labels)
-            found = self.loss(*rows[:2], indices_tuple, *rows[2:])
-        else:
-            loss, others = as_loss(self.loss), (_all(embeddings), _all(labels))
-            own = _places(embeddings)
-            found = loss.total_loss(loss.relations(embeddings, labels, *others, own=own))
-        value: Tensor = found
-        return value
+            mask = _all(enqueue_mask)
+            return self.loss(_all(embeddings), _all(labels), indices_tuple, mask)  # type: ignore[no-any-return]
+        others = _all(ref_emb), _all(ref_labels)
+        if not self.efficient or world_size() == 1:
+            return self.loss(_all(embeddings), _all(labels), indices_tuple, *others)  # type: ignore[no-any-return]
+        if ref_emb is not None:
+            return self.loss(embeddings, labels, indices_tuple, *others)  # type: ignore[no-any-return]
+        others = _all(embeddings), _all(labels)
+        if indices_tuple is not None:
+            return self.loss(embeddings, labels, indices_tuple, *others)  # type: ignore[no-any-return]
+        loss = as_loss(self.loss)
+        relations = loss.relations(embeddings, labels, *others, own=_places(embeddings))
+        return loss.total_loss(relations)
 
 
 class DistributedMinerWrapper(nn.Module):
@@ -107,24 +110,15 @@ class DistributedMinerWrapper(nn.Module):
         Returns:
             What ``DistributedLossWrapper`` takes as ``indices_tuple``.
         """
-        if not self.efficient or ref_emb is not None:
-            rows = _anchors_and_candidates(self.efficient, emb, labels, ref_emb, ref_labels)
-            found: Indices = self.miner(*rows)
-            return found
+        others = _all(ref_emb), _all(ref_labels)
+        if not self.efficient or world_size() == 1:
+            return self.miner(_all(emb), _all(labels), *others)  # type: ignore[no-any-return]
+        if ref_emb is not None:
+            return self.miner(emb, labels, *others)  # type: ignore[no-any-return]
         miner, others = as_miner(self.miner), (_all(emb), _all(labels))
-        relations = relate(emb, labels, *others, miner.distance, own=_places(emb))
+        own, distance = _places(emb), miner.distance
+        relations = relate(emb, labels, *others, distance, own=own)
         return Mined(miner.choose(relations))
-
-
-def _anchors_and_candidates(
-    own_anchors: bool, rows: Tensor, labels: Any, ref_emb: Tensor | None, ref_labels: Any
-) -> tuple[Any, ...]:
-    """Embeddings and labels of the anchors, and those of the candidates of all processes."""
-    if not own_anchors:
-        return _all(rows), _all(labels), _all(ref_emb), _all(ref_labels)
-    if ref_emb is None:
-        ref_emb, ref_labels = rows, labels
-    return rows, labels, _all(ref_emb), _all(ref_labels)
 
 
 def _all(rows: Tensor | None) -> Any:
