@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import yaml
 
 from lookalike.choose import words
-from lookalike.choose.candidates import data_settings, settings_of
+from lookalike.choose.candidates import settings_of
 from lookalike.choose.chooser import Recommendation, clock_of
 from lookalike.choose.chooser import choose as run_choice
 from lookalike.compare.comparison import Comparison, chosen_metric
@@ -265,7 +265,7 @@ def choose(
         raise BadInput("give a folder of images, or settings with data.name")
     with _watching(progress) as watcher:
         outcome = run_choice(
-            settings_of(data_settings(given)),
+            settings_of(given),
             clock,
             partial(LocalExecutor, workers or available_cores(), watcher),
             metric=metric,

@@ -119,7 +119,7 @@ def test_features_that_are_too_slow_stop_in_time(chosen, monkeypatch, tmp_path):
 def test_images_are_left_out_to_keep_the_time(chosen, monkeypatch):
     monkeypatch.setattr(images, "plan_extraction", lambda *_, **__: Extraction(0, 4))
     found = chosen()
-    assert found.survey.images == 16 * 4
+    assert found.look.survey.images == 16 * 4
     assert found.recipe.data.name == "folder"
     _, first, second, *_ = words.limits(found)
     assert first == "To keep the time, 4 images of each class at most were used."
@@ -130,7 +130,7 @@ def test_unreadable_images_are_left_out(chosen, coloured_noise):
     folder = coloured_noise(10, 5, size=(40, 40))
     (folder / "00" / "0.png").write_bytes(b"no image")
     found = chosen(folder=folder)
-    assert found.survey.images == 49
+    assert found.look.survey.images == 49
     assert found.recipe.data.skip_unreadable
     assert found.decision is not None
 

@@ -9,17 +9,13 @@ from lookalike.config.loading import merge, override, plain_yaml
 from lookalike.errors import BadInput, did_you_mean
 from lookalike.study.config import StudyConfig, parse_study
 
-REPEATS = 4
-METRIC = "map@r"
-"""It chooses epochs, settings and methods; among a few classes Recall@1 is close to 100 %."""
-METRICS = ("recall@1", "recall@2", "recall@4", "recall@8", "r-precision", "map@r")
 SECTIONS = ("data", "model", "sampler", "optim", "train", "seed")
 """The keys that a user may set."""
 
 
 @cache
 def shipped() -> dict[str, Any]:
-    """The content of ``candidates.yaml``: base, rates, methods."""
+    """The content of ``candidates.yaml``: base, rates, methods, and the other keys of the study."""
     return plain_yaml(Path(__file__).with_name("candidates.yaml"))
 
 
@@ -28,42 +24,27 @@ def names() -> tuple[str, ...]:
     return tuple(method["name"] for method in shipped()["methods"])
 
 
-def data_settings(arguments: Sequence[str]) -> list[str]:
-    """The arguments as settings; a path becomes ``data.name`` and ``data.root``.
+def settings_of(arguments: Sequence[str]) -> dict[str, Any]:
+    """The settings that all candidates share, with the user's on top.
 
     Args:
-        arguments: A folder or CSV and ``key=value`` settings, or settings with ``data.name``.
-
-    Returns:
-        Settings only.
-
-    Raises:
-        BadInput: Neither a path nor a data set is given.
-    """
-    first, *others = arguments
-    if "=" in first and not Path(first).exists():
-        named = any(setting.startswith("data.name=") for setting in arguments)
-        if not named:
-            raise BadInput("give a folder of pictures, or data.name=... for a data set")
-        return list(arguments)
-    name = "csv" if Path(first).suffix.lower() == ".csv" else "folder"
-    return [f"data.name={name}", f"data.root={first}", *others]
-
-
-def settings_of(overrides: Sequence[str]) -> dict[str, Any]:
-    """The settings that all candidates share, with ``key=value`` on top.
-
-    Args:
-        overrides: As on the command line: ``data.root=photos``, ``model.dim=64``.
+        arguments: As on the command line: a folder or CSV, which becomes ``data.name`` and
+            ``data.root``, unless ``data.name`` is given; then ``key=value``: ``model.dim=64``.
 
     Returns:
         Nested settings of a run.
 
     Raises:
-        BadInput: A setting is one that the command decides.
+        BadInput: There are no data, or a setting is one that the command decides.
     """
+    first, *others = arguments
+    if "=" not in first or Path(first).exists():
+        name = "csv" if Path(first).suffix.lower() == ".csv" else "folder"
+        arguments = [f"data.name={name}", f"data.root={first}", *others]
+    elif not any(setting.startswith("data.name=") for setting in arguments):
+        raise BadInput("give a folder of pictures, or data.name=... for a data set")
     values: dict[str, Any] = shipped()["base"]
-    for setting in overrides:
+    for setting in arguments:
         section = setting.partition("=")[0].partition(".")[0]
         if section not in SECTIONS:
             raise BadInput(
@@ -95,22 +76,12 @@ def study_of(
     common: dict[str, Any] = {"search": {"optim.lr": {"choices": shipped()["rates"]}}}
     if shrink is not None:
         common["set"] = {"model.head_init": "lda", "model.head_shrink": shrink}
-    return parse_study(
-        {
-            "name": name,
-            "seed": settings.get("seed", 0),
-            "data": {**settings["data"], "label": label},
-            "base": base,
-            "methods": [merge(method, common) for method in shipped()["methods"]],
-            "protocol": {
-                "name": "cross-validation",
-                "folds": folds,
-                "order": "random",
-                "metrics": METRICS,
-            },
-            "tuner": {"name": "grid", "prune": False},
-            "repeats": REPEATS,
-            "metric": METRIC,
-        },
-        "choose",
-    )
+    own = {
+        "name": name,
+        "seed": settings.get("seed", 0),
+        "data": {**settings["data"], "label": label},
+        "base": base,
+        "methods": [merge(method, common) for method in shipped()["methods"]],
+    }
+    study = merge(shipped()["study"], {"protocol": {"folds": folds}})
+    return parse_study(study | own, "choose")

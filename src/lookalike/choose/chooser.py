@@ -22,11 +22,9 @@ from lookalike.choose import candidates
 from lookalike.choose.images import (
     FILE_DATASETS,
     Classes,
-    Extraction,
     Look,
-    Survey,
     feature_device,
-    look,
+    look_at,
 )
 from lookalike.compare.comparison import OnDataset, compare
 from lookalike.compare.contenders import BASELINES, ResultSet, gather
@@ -40,10 +38,9 @@ from lookalike.progress import Watcher
 from lookalike.study.config import StudyConfig
 from lookalike.study.driver import Clock, Executor, run_study
 from lookalike.study.intervals import Interval, interval
-from lookalike.study.methods import base_config, hash_of
+from lookalike.study.methods import hash_of
 from lookalike.study.plan import make_plan
-from lookalike.study.results import BaselineRow, MethodRow
-from lookalike.study.table import is_study, load_results
+from lookalike.study.results import BaselineRow, MethodRow, StudyResults
 from lookalike.study.tasks import TaskRunner
 from lookalike.training.building import PreparedParts, load_images
 from lookalike.training.features import Features
@@ -154,9 +151,6 @@ def decide(gathered: ResultSet, metric: str) -> Decision:
 
     Returns:
         The decision.
-
-    Raises:
-        LookalikeError: There are no baselines to compare with.
     """
     (compared,) = compare(gathered, metric, allow_unfair=True).datasets
     baselines = [row for study in gathered.studies for row in study.baselines]
@@ -169,9 +163,7 @@ def decide(gathered: ResultSet, metric: str) -> Decision:
         bounds = compared.bounds.get(one.name)
         found.append(Candidate(one.name, one.dim or 0, validation or 0.0, score, bounds, row))
     found.sort(key=lambda one: -one.validation)
-    untrained = next((one for one in found if isinstance(one.row, BaselineRow)), None)
-    if untrained is None:
-        raise LookalikeError("the study has no baselines, so nothing can be recommended")
+    untrained = next(one for one in found if not one.trained)
     methods = [one.row for one in found if isinstance(one.row, MethodRow)]
     gains = validated_gains(methods, named[untrained.name].validation)
     return Decision(
@@ -243,8 +235,7 @@ class Recommendation:
     Attributes:
         folder: Where everything is.
         label: The name of the data set.
-        survey: What was found in the images.
-        extraction: The features that fitted in the budget.
+        look: What was found in the images, and the features that fitted in the budget.
         wanted_views: The views that were asked for.
         unknown: What cannot be known, and why; empty where there are enough classes.
         decision: The recommendation; None where there are too few classes.
@@ -258,8 +249,7 @@ class Recommendation:
 
     folder: Path
     label: str
-    survey: Survey
-    extraction: Extraction
+    look: Look
     wanted_views: int
     unknown: tuple[str, ...]
     decision: Decision | None
@@ -271,17 +261,17 @@ class Recommendation:
     seconds: float
 
 
+@dataclass
 class TimedWatcher(Watcher):
     """Another watcher until the time is up; then the next stage ends the work.
 
-    Args:
+    Attributes:
         inner: Who is told.
         clock: The time that is left.
     """
 
-    def __init__(self, inner: Watcher, clock: Clock) -> None:
-        self.inner = inner
-        self.clock = clock
+    inner: Watcher
+    clock: Clock
 
     def stage(self, name: str, done: int, total: int, detail: str = "") -> None:
         """Pass it on, if there is time for the rest; what is finished is kept."""
@@ -339,8 +329,9 @@ def choose(
         LookalikeError: The time was up before anything was tested.
     """
     watcher = watcher or Watcher()
-    if metric not in candidates.METRICS:
-        raise BadInput(f"there is no metric '{metric}'; {did_you_mean(metric, candidates.METRICS)}")
+    metrics = candidates.shipped()["study"]["protocol"]["metrics"]
+    if metric not in metrics:
+        raise BadInput(f"there is no metric '{metric}'; {did_you_mean(metric, metrics)}")
     seed = settings.get("seed", 0)
     config = parse({**settings, "seed": seed, "protocol": {"seed": seed}}, "choose")
     images, _ = load_images(config)
@@ -348,10 +339,9 @@ def choose(
     without_root = {key: value for key, value in settings["data"].items() if key != "root"}
     identity = hash_of({**settings, "data": without_root}, images.fingerprint)
     folder = folder or Path("results") / f"choose-{label}-{identity[:8]}"
-    checked = candidates.study_of(settings, Classes.of(images).folds, folder.name, label)
-    base_config(checked, checked.data[0])  # refuses invalid keys before anything is written
+    Classes.of(images)  # refuses what has too few, before anything is written
     guarded = TimedWatcher(watcher, clock)
-    found, images, data = look(config, images, identity, clock, folder, guarded)
+    found, images, data = look_at(config, images, identity, clock, folder, guarded)
     views = {"frozen_views": found.extraction.views}
     used = merge(settings, {"data": data, "model": views})
     known = Classes.of(images)
@@ -375,8 +365,8 @@ def choose(
         if used["model"].get("head_init") == "auto":
             shrink = chosen_shrink(folder, found, study, guarded)
             study = candidates.study_of(used, known.folds, folder.name, label, shrink)
-        run_study(study, executor, folder=folder, watcher=watcher, clock=clock)
-        gathered, failed = finished(folder)
+        results = run_study(study, executor, folder=folder, watcher=watcher, clock=clock)
+        gathered, failed = finished(results)
         decision = decide(gathered, metric)
         tested = {one.name for one in decision.candidates}
         # Results are shown to others and name no folders: those come from the settings.
@@ -387,8 +377,7 @@ def choose(
     return Recommendation(
         folder=folder,
         label=label,
-        survey=found.survey,
-        extraction=found.extraction,
+        look=found,
         wanted_views=config.model.frozen_views,
         unknown=known.unknown,
         decision=decision,
@@ -439,10 +428,9 @@ def chosen_shrink(folder: Path, found: Look, study: StudyConfig, watcher: Watche
     return shrink
 
 
-def finished(folder: Path) -> tuple[ResultSet, dict[str, str]]:
+def finished(results: StudyResults) -> tuple[ResultSet, dict[str, str]]:
     """The finished methods and the baselines, and the methods that failed with the reason."""
-    results = load_results(folder) if is_study(folder) else None
-    if results is None or not results.baselines:
+    if not results.baselines:
         raise LookalikeError(
             "the time was up before a candidate was tuned and tested; what was computed is kept, "
             "so the same command with more --minutes goes on"
@@ -452,6 +440,6 @@ def finished(folder: Path) -> tuple[ResultSet, dict[str, str]]:
         reasons = [*row.errors, *(t.error for t in row.trials if t.error)]
         if reasons and not row.finished and len(row.trials) == row.trials_asked:
             failed[row.method] = reasons[0]
-    gathered = gather([folder])
+    gathered = gather([results.folder])
     kept = tuple(one for one in gathered.contenders if one.row is None or one.row.finished)
     return replace(gathered, contenders=kept), failed

@@ -90,22 +90,19 @@ class Classes:
     def unknown(self) -> tuple[str, ...]:
         """What cannot be known with so few classes, and why; empty where there are enough."""
         found = []
+        training, test = _count(self.training, "class"), _count(self.test, "class")
         if self.training < FEWEST_TRAINING_CLASSES:
             found.append(
-                f"which method is best: {_classes(self.training)} of two images or more can train, "
-                f"and to train on some and choose on others takes {FEWEST_TRAINING_CLASSES}"
+                f"which method is best: {training} of two images or more can train, and to train "
+                f"on some and choose on others takes {FEWEST_TRAINING_CLASSES}"
             )
         if self.test < FEWEST_CLASSES:
             found.append(
-                f"whether training helps on classes it has not seen: {_classes(self.test)} of two "
-                f"images or more can test, and no test over fewer than {FEWEST_CLASSES} can tell a "
-                "difference from chance"
+                f"whether training helps on classes it has not seen: {test} of two images or more "
+                f"can test, and no test over fewer than {FEWEST_CLASSES} can tell a difference "
+                "from chance"
             )
         return tuple(found)
-
-
-def _classes(count: int) -> str:
-    return "1 class" if count == 1 else f"{count} classes" if count else "no class"
 
 
 @dataclass(frozen=True)
@@ -167,30 +164,31 @@ class Survey:
         if self.unreadable:
             file, reason = self.unreadable[0]
             found.append(
-                f"{_count(self.unreadable, 'image')} cannot be read and left out, "
+                f"{_count(len(self.unreadable), 'image')} cannot be read and left out, "
                 f"such as {file} ({reason})."
             )
         if self.duplicates:
             found.append(
-                f"{_count(self.duplicates, 'group')} of identical images, such as "
+                f"{_count(len(self.duplicates), 'group')} of identical images, such as "
                 f"{' = '.join(self.duplicates[0][:2])}: an image finds its copy, which makes every "
                 "score too high; 'lookalike duplicates' finds near-duplicates too."
             )
         if self.mislabelled:
             found.append(
-                f"{_count(self.mislabelled, 'group')} of identical images in more than one class, "
-                f"such as {' = '.join(self.mislabelled[0][:2])}: one label must be wrong."
+                f"{_count(len(self.mislabelled), 'group')} of identical images in more than one "
+                f"class, such as {' = '.join(self.mislabelled[0][:2])}: one label must be wrong."
             )
         if self.single:
             found.append(
-                f"{_count(self.single, 'class', 'classes')} of one image, such as "
+                f"{_count(len(self.single), 'class')} of one image, such as "
                 f"'{self.single[0]}': nothing is to be found for it, so it is no query."
             )
         return tuple(found)
 
 
-def _count(found: tuple[Any, ...], one: str, many: str = "") -> str:
-    return f"{len(found):,} {one if len(found) == 1 else many or one + 's'}"
+def _count(number: int, noun: str) -> str:
+    plural = noun + ("es" if noun.endswith("s") else "s")
+    return f"1 {noun}" if number == 1 else f"{number:,} {plural}"
 
 
 @dataclass(frozen=True)
@@ -233,7 +231,7 @@ class Look:
         write_json(folder / KEPT, asdict(self))
 
 
-def look(
+def look_at(
     config: RunConfig,
     images: ImageSet,
     identity: str,

@@ -9,7 +9,6 @@ from typing import Any
 import yaml
 from markupsafe import Markup
 
-from lookalike.choose.candidates import METRIC
 from lookalike.choose.chooser import Decision, Recommendation
 from lookalike.compare.uncertainty import Bounds, Difference
 from lookalike.config import RunConfig
@@ -75,18 +74,16 @@ def reasons(outcome: Recommendation) -> list[str]:
     Returns:
         Sentences.
     """
-    decision, one = outcome.decision, outcome.untrained
-    found = [f"Cannot be known: {reason}." for reason in outcome.unknown]
-    if one is not None:
+    if (one := outcome.untrained) is not None:
         unsure = "" if one.bounds else " How it does on other classes is not known from so few."
-        found.insert(
-            0,
+        scored = (
             f"{metric_label(one.metric)} of the network's own features, {one.dim:,} numbers an "
             f"image: {plus_minus(one.score, one.bounds)} over all {one.classes:,} classes, of "
-            f"which it has seen none.{unsure}",
+            f"which it has seen none.{unsure}"
         )
-    if decision is None:
-        return found
+        return [scored, *(f"Cannot be known: {reason}." for reason in outcome.unknown)]
+    if (decision := outcome.decision) is None:
+        return []
     found, mine = [_verdict(decision)], name_of(decision.chosen.name)
     if decision.tied:
         found.append(f"No difference can be shown between {mine} and {_listed(decision.tied)}.")
@@ -96,40 +93,28 @@ def reasons(outcome: Recommendation) -> list[str]:
 
 
 def _verdict(decision: Decision) -> str:
-    trained, gain, plain = decision.trained, decision.gain, name_of(decision.untrained.name)
+    """What the validation classes decided, and what the test shows of it."""
+    trained, plain = decision.trained, decision.untrained
+    gain, found = decision.gain, decision.validated
     if trained is None or gain is None:
         return "No training was finished in the time, so whether training helps is not known."
-    score = plus_minus(trained.score, trained.bounds)
-    untrained = plus_minus(decision.untrained.score, decision.untrained.bounds)
-    gap = minus(gain, trained.name).replace(" (", " points, ").rstrip(")")
-    tested = (
-        f"Tested once, {plain} has {untrained} and {trained.name} {score} ({gap}, which "
-        f"{_scope(gain)})."
-    )
-    return f"{_validated(decision)} {tested}"
-
-
-def _validated(decision: Decision) -> str:
-    """What the validation classes decided."""
-    trained, found = decision.trained, decision.validated
-    if trained is None or found is None:
-        return "Whether training helps is not known: there are too few classes to validate."
-    words = "Training is worth it" if decision.training_helps else "Training is not shown to be"
-    words += "" if decision.training_helps else " worth it"
-    return (
-        f"{words}: on validation classes it gains {signed(found.mean)} points of "
-        f"{metric_label(METRIC)} over {found.count} folds, at least {signed(found.low)} with 95 % "
-        "confidence."
-    )
-
-
-def _scope(gain: Difference) -> str:
-    """For what the difference on the test classes holds."""
+    validated = "Whether training helps is not known: there are too few classes to validate."
+    if found is not None:
+        shown = "worth it" if decision.training_helps else "not shown to be worth it"
+        validated = (
+            f"Training is {shown}: on validation classes it gains {signed(found.mean)} points of "
+            f"{metric_label(decision.gathered.studies[0].metric)} over {found.count} folds, at "
+            f"least {signed(found.low)} with 95 % confidence."
+        )
+    scope = "may be chance" if gain.scope == "open" else f"holds for {gain.scope} only"
     if gain.holds:
-        return "holds for other classes too"
-    if gain.scope == "open":
-        return "may be chance"
-    return f"holds for {gain.scope} only"
+        scope = "holds for other classes too"
+    gap = minus(gain, trained.name).replace(" (", " points, ").rstrip(")")
+    return (
+        f"{validated} Tested once, {name_of(plain.name)} has "
+        f"{plus_minus(plain.score, plain.bounds)} and {trained.name} "
+        f"{plus_minus(trained.score, trained.bounds)} ({gap}, which {scope})."
+    )
 
 
 def minus(difference: Difference, name: str) -> str:
@@ -158,7 +143,7 @@ def limits(outcome: Recommendation) -> list[str]:
     Returns:
         Sentences.
     """
-    found, decision, extraction = [], outcome.decision, outcome.extraction
+    found, decision, extraction = [], outcome.decision, outcome.look.extraction
     if decision is not None:
         times = f"{decision.trainings} trainings and " if decision.trainings > 1 else ""
         found.append(
@@ -214,8 +199,8 @@ def as_dict(outcome: Recommendation) -> dict[str, Any]:
         "unknown": outcome.unknown,
         "not_tried": outcome.not_tried,
         "failed": outcome.failed,
-        "data": {"name": outcome.label, **asdict(outcome.survey)},
-        "extraction": asdict(outcome.extraction),
+        "data": {"name": outcome.label, **asdict(outcome.look.survey)},
+        "extraction": asdict(outcome.look.extraction),
         "seconds": round(outcome.seconds, 1),
         "folder": str(outcome.folder),
     }
@@ -280,12 +265,8 @@ def write_outcome(outcome: Recommendation, command: str) -> tuple[Path, Path]:
     Returns:
         The page, and the recipe of what is recommended.
     """
-    folder, decision, lead, why = (
-        outcome.folder,
-        outcome.decision,
-        headline(outcome),
-        reasons(outcome),
-    )
+    folder, decision = outcome.folder, outcome.decision
+    lead, why = headline(outcome), reasons(outcome)
     recipe, page = folder / "recipe.yaml", folder / "page.html"
     origin = f"Written by: {command}"
     write_texts(recipe, {".yaml": recipe_text(outcome.recipe, (origin, lead, *why))})
@@ -297,12 +278,11 @@ def write_outcome(outcome: Recommendation, command: str) -> tuple[Path, Path]:
     css = (Path(__file__).parent / "templates" / "summary.css").read_text(encoding="utf-8")
     summary = Markup(
         template("summary.html.j2", "lookalike.choose").render(
-            survey=outcome.survey,
+            survey=outcome.look.survey,
             reasons=why,
             limits=limits(outcome),
             commands=next_commands(outcome),
             decision=decision,
-            validation=metric_label(METRIC),
             name_of=name_of,
             plus_minus=plus_minus,
             minus=minus,

@@ -41,12 +41,12 @@ def choose(
     """
     begun = time.monotonic()
     from lookalike.choose import words
-    from lookalike.choose.candidates import data_settings, settings_of
+    from lookalike.choose.candidates import settings_of
     from lookalike.choose.chooser import choose as run
     from lookalike.choose.chooser import clock_of
 
     clock = clock_of(minutes, begun)
-    settings = settings_of(data_settings(arguments))
+    settings = settings_of(arguments)
     options = ["--minutes", f"{minutes:g}", *(["--metric", metric] if metric != "recall@1" else [])]
     command = shlex.join(["lookalike", "choose", *arguments, *options])
     with Execution(workers=workers).running("choice") as how:
@@ -56,8 +56,8 @@ def choose(
         files = {"page": str(page), "recipe": str(recipe)}
         print_json(words.as_dict(outcome) | {"files": files})
         return
-    print(f"{outcome.label}: {outcome.survey.summary}")
-    for sentence in outcome.survey.problems:
+    print(f"{outcome.label}: {outcome.look.survey.summary}")
+    for sentence in outcome.look.survey.problems:
         print(f"  {sentence}")
     print(f"\n{words.headline(outcome)}")
     for sentence in words.reasons(outcome):
