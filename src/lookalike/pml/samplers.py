@@ -70,9 +70,9 @@ class MPerClassSampler(Sampler[int]):
         return self.list_size
 
     def __iter__(self) -> Iterator[int]:
-        random = _generator(self.seed)
+        random, number_of_classes = _generator(self.seed), -(-self.round // self.m)
         for _ in range(self.list_size // self.round):
-            classes = random.permutation(len(self.members))
+            classes = random.permutation(len(self.members))[:number_of_classes]
             drawn = [_drawn(self.members[number], self.m, random) for number in classes]
             yield from np.concatenate(drawn)[: self.round].tolist()
 
