@@ -51,6 +51,7 @@ KNOWN = {
     "test_m_per_class_sampler.py::test_mperclass_sampler_with_batch_size": RAISES,
     "test_cross_batch_memory.py::test_input_indices_tuple": "a memory makes no index tuples here",
     "test_common_functions.py::test_collect_stats_flag": "no statistics are kept here",
+    "test_avg_non_zero_reducer.py::test_avg_non_zero_reducer": BITS,
     "test_multiple_reducers.py::test_multiple_reducers": BITS,
     "test_threshold_reducer.py::test_threshold_reducer": BITS,
     "test_tuples_to_weights_sampler.py::test_tuplestoweights_sampler": "it downloads a data set",
