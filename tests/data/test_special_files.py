@@ -112,9 +112,9 @@ def test_files_of_others_are_opened_by_functions_that_refuse_pipes():
         "data/archives.py",  # the tag beside a download, which the download wrote
         "inference/cluster.py",  # a temporary folder
         "inference/onnx_encoder.py",  # a draft
+        "papers/scale.py",  # of the package
         "published.py",  # of the package
         "report/watch.py",  # a temporary folder
-        "search/postgres/model.py",  # a temporary folder
         "serve/tokens.py",  # typed by the user, who may give a pipe
         "training/checkpoint.py",  # a draft, to flush it
         "training/distributed/launch.py",  # a temporary folder

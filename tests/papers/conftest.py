@@ -1,6 +1,7 @@
 """Synthetic outcomes of real entries of the catalogue: studies with made-up scores, on disk."""
 
 import itertools
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -67,7 +68,7 @@ def make_outcome(tmp_path_factory, save_study):
             own = runs[at] if runs else ()
             for run in own:
                 if not (folder / RUNS / run.name).exists():
-                    (folder / RUNS / run.name).symlink_to(run, target_is_directory=True)
+                    shutil.copytree(run, folder / RUNS / run.name)
             made = tuple(
                 Repeat(
                     number=number,
@@ -86,7 +87,7 @@ def make_outcome(tmp_path_factory, save_study):
                 config=row.config.model_dump(mode="json"),
                 tuned={"loss.margin": 0.2} if trials else {},
                 validation=level,
-                trials=tuple(tried(trials, level)),
+                trials=tuple(tried(trials, level, folds)),
                 repeats=made,
                 repeats_asked=repeats,
                 trials_asked=trials,
@@ -134,11 +135,11 @@ def untrained(rng, dataset, folds, base):
     ]
 
 
-def tried(number, level):
+def tried(number, level, folds=1):
     """Trials on a grid of margins and rates, the middle the best."""
     grid = list(itertools.product((0.1, 0.2, 0.3, 0.4, 0.5), (1e-5, 1e-4, 1e-3, 1e-2)))
     for at in range(number):
         margin, rate = grid[at % len(grid)]
         value = level - abs(margin - 0.3) / 10 - abs(np.log10(rate) + 4) / 50
         parameters = {"loss.margin": margin, "optim.lr": rate}
-        yield Trial(at, parameters, "complete", float(value), (float(value),), 1.0)
+        yield Trial(at, parameters, "complete", float(value), (float(value),) * folds, 1.0)

@@ -64,8 +64,7 @@ def soft_ranks(r: Relations, weights: Sequence[Tensor], temperature: float) -> T
     How many candidates stand before p: [weights, pairs], a row for each matrix of weights.
 
     >>> s, ones = torch.tensor([[0.9, 0.5, 0.1]]), torch.ones(1, 3)
-    >>> pairs = torch.zeros(3, dtype=torch.long), torch.arange(3)
-    >>> soft_ranks(Relations(s, ones, 0 * ones, pairs=pairs), [ones], 0.01).round()
+    >>> soft_ranks(Relations(s, ones, 0 * ones), [ones], 0.01).round()
     tensor([[0., 1., 2.]])
     """
     anchor, positive = r.listed_pairs

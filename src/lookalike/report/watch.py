@@ -20,7 +20,7 @@ from lookalike.errors import BadInput, LookalikeError
 from lookalike.report.descriptions import leading_sentence, title_of
 from lookalike.report.page import write_page
 from lookalike.study.status import status_of, status_table
-from lookalike.study.table import is_study
+from lookalike.study.table import DATABASE, is_study
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -55,15 +55,14 @@ class LivePage:
         self.folder = folder
         self.refresh = REFRESH.format(seconds=seconds)
         self._one_at_a_time = threading.Lock()
-        self._state: tuple[tuple[str, int], ...] = ()
+        self._state = 0
         self._made = b""
 
     def html(self) -> bytes:
-        """The page; made again only if a file of the results has changed."""
+        """The page; made again only if the results have changed."""
         with self._one_at_a_time:
-            files = (path for path in self.folder.rglob("*") if path.suffix in (".json", ".csv"))
-            state = tuple(sorted((str(path), path.stat().st_mtime_ns) for path in files))
-            if state != self._state or not self._made:
+            state = (self.folder / DATABASE).stat().st_mtime_ns
+            if state != self._state:
                 self._made = self._make().replace(HEAD, HEAD + self.refresh, 1).encode()
                 self._state = state
             return self._made

@@ -87,7 +87,7 @@ class Rows:
         self.matches = lru_cache(REMEMBERED)(self._matches)
 
     def _plain(self, name: str) -> NDArray[Any]:
-        column: NDArray[Any] = self.batch.column(name).to_numpy()
+        column: NDArray[Any] = np.from_dlpack(self.batch.column(name))  # to_numpy imports pandas
         return column
 
     def __len__(self) -> int:
@@ -166,7 +166,7 @@ def read_items(path: Path, count: int) -> pa.RecordBatch:
         needed = [at for at, field in enumerate(COLUMNS) if not field.nullable]
         if any(batch.column(at).null_count for at in needed):
             raise ValueError("a picture has no path or folder")
-        order = batch.column("by_hash").to_numpy()
+        order = np.from_dlpack(batch.column("by_hash"))  # to_numpy imports pandas
         if count and not 0 <= order.min() <= order.max() < count:
             raise ValueError("it names pictures beyond the last")
     except FileNotFoundError:
