@@ -15,6 +15,7 @@ from lookalike.study.local import LocalExecutor
 from lookalike.study.ray import RayExecutor
 from lookalike.study.records import TaskKey
 from lookalike.study.tasks import Task
+from tests.chaos.works import task_keys
 
 
 @pytest.fixture(scope="module")
@@ -108,9 +109,9 @@ def test_a_node_dies_and_the_study_ends_the_same(study_values, tmp_path, timeles
     seen = []
 
     def kill_once_it_works():
-        while not list((tmp_path / "ray").rglob("triplet.json")):
+        while len(task_keys(tmp_path / "ray")) < 3:
             time.sleep(0.05)
-        seen.append(len(list((tmp_path / "ray").rglob("*.json"))))
+        seen.append(len(task_keys(tmp_path / "ray")))
         cluster.remove_node(doomed, allow_graceful=False)
 
     killer = threading.Thread(target=kill_once_it_works, daemon=True)
