@@ -85,12 +85,12 @@ class MatryoshkaLoss(nn.Module):
         given = [labels, indices_tuple, ref_emb, ref_labels]
         while given and given[-1] is None:  # a loss of another package may not take them
             given.pop()
-        total = in_full_precision(embeddings).sum() * 0
+        values = []
         for size, weight in zip(self.dims, self.weights, strict=True):
             if ref_emb is not None:
                 given[2] = _prefix(ref_emb, size)
-            total = total + weight * self._of_prefix(_prefix(embeddings, size), *given)
-        return total
+            values.append(weight * self._of_prefix(_prefix(embeddings, size), *given))
+        return torch.stack(values).sum()
 
     def _of_prefix(self, rows: Tensor, *given: object) -> Tensor:
         """The loss of rows that were cut; class vectors are cut alike, by zeros in what is left."""
